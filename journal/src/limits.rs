@@ -1,0 +1,68 @@
+//! Every limit of the journal, by name.
+//!
+//! A limit that can be set by a user is a field of [`ValueLimits`]; a limit that is part of the
+//! format is a constant.
+
+/// Longest thread id, in bytes of UTF-8.
+pub const THREAD_ID_BYTES_MAX: usize = 512;
+
+/// Longest step, branch, signal or workflow name, in bytes of UTF-8.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// Longest business key given with `.key(..)`, in bytes of UTF-8.
+pub const BUSINESS_KEY_BYTES_MAX: usize = 1024;
+
+/// Deepest branch path.
+pub const BRANCH_DEPTH_MAX: usize = 64;
+
+/// Longest record header, in bytes. Headers hold names and numbers only, so that real ones stay
+/// below 2 KiB except where a branch path is deep.
+pub const HEADER_BYTES_MAX: usize = 128 * 1024;
+
+/// Longest error text kept in a record, in bytes; longer ones are cut with a mark.
+pub const ERROR_TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Most causes of an error kept in a record; further ones are cut with a mark.
+pub const ERROR_CAUSES_MAX: usize = 32;
+
+/// Limits on one stored value, checked before it is written and again before it is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ValueLimits {
+    /// Deepest nesting of arrays, maps and extension types. Default 64; at most 128.
+    pub depth_max: usize,
+    /// Largest encoded value, in bytes. Default 16 MiB.
+    pub bytes_max: usize,
+}
+
+impl ValueLimits {
+    /// The defaults: depth 64, 16 MiB.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            depth_max: 64,
+            bytes_max: 16 * 1024 * 1024,
+        }
+    }
+
+    /// Sets the deepest nesting. Values above 128 are taken as 128, the deepest that a debug
+    /// build decodes on a 2 MiB stack with a wide margin.
+    #[must_use]
+    pub const fn depth_max(mut self, depth: usize) -> Self {
+        self.depth_max = if depth > 128 { 128 } else { depth };
+        self
+    }
+
+    /// Sets the largest encoded value, in bytes.
+    #[must_use]
+    pub const fn bytes_max(mut self, bytes: usize) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+}
+
+impl Default for ValueLimits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
