@@ -1,13 +1,27 @@
-//! Values.
+//! Values: arguments, results, errors and inputs, as bytes.
+//!
+//! They are stored as MessagePack ([`encode`], [`decode`]), compared in canonical form
+//! ([`canonical`]) through their [`Fingerprint`], explained by [`diff`], and shown as JSON
+//! ([`view`]). One serializer, one reader and one set of limits stand under all of it.
 
-/// The keyed BLAKE3 hash of canonical arguments.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Fingerprint(pub [u8; 32]);
+pub mod canonical;
+mod decode;
+mod diff;
+mod encode;
+mod error;
+mod fingerprint;
+mod json;
+mod secret;
+mod serializer;
+mod sink;
+mod text;
+pub mod view;
+mod walk;
 
-impl Fingerprint {
-    /// The first eight hex digits, for people.
-    #[must_use]
-    pub fn short(&self) -> String {
-        crate::hex::encode(self.0.get(..4).unwrap_or_default())
-    }
-}
+pub use decode::decode;
+pub use diff::{Change, DIFFERENCES_MAX, Difference, SHOWN_CHARS_MAX, diff};
+pub use encode::encode;
+pub use error::{ValueError, ValueErrorKind};
+pub use fingerprint::Fingerprint;
+pub use secret::Secret;
+pub use walk::{EXT_I128, EXT_U128, check};
