@@ -1,10 +1,15 @@
 //! The journal under Deedbook: what happened, and what may happen next.
 //!
-//! In reading order: names ([`id`]), operation keys ([`key`]), values ([`value`]), and the limits
-//! on all of them ([`limits`]).
+//! In reading order: names ([`id`]), operation keys ([`key`]), values ([`value`]), policies
+//! ([`policy`]), records ([`record`]) and rows ([`row`]), and the durable home of them all
+//! ([`checkpointer`]). Limits have names in [`limits`].
 
+pub mod checkpointer;
 pub mod hex;
 pub mod id;
 pub mod key;
 pub mod limits;
+pub mod policy;
+pub mod record;
+pub mod row;
 pub mod value;
