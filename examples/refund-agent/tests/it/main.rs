@@ -1,0 +1,19 @@
+//! The outside world of the agent, tested alone: over real sockets, with real processes.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends at the first surprise"
+)]
+#![expect(clippy::indexing_slicing, reason = "a test ends at the first surprise")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real processes live in real time"
+)]
+
+mod durability;
+mod faults;
+mod keys;
+mod refunds_file;
+mod support;
+mod without_keys;
