@@ -50,7 +50,7 @@ pub trait Checkpointer: Send + Sync + fmt::Debug + 'static {
         thread: &'a ThreadId,
         from: Position,
         bytes_max: usize,
-    ) -> BoxFuture<'a, Result<Page<(Position, Record), Position>, StoreError>>;
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>>;
 
     /// Puts a message into a thread's inbox, once per message id, for good. Needs no epoch:
     /// anybody may speak to a thread.
@@ -292,6 +292,9 @@ pub struct Page<T, C> {
     /// Where to go on; `None` at the end.
     pub next: Option<C>,
 }
+
+/// Records of a thread with their positions.
+pub type RecordPage = Page<(Position, Record), Position>;
 
 /// Why a checkpointer did not do as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,13 @@
 //! The journal under Deedbook: what happened, and what may happen next.
 //!
 //! In reading order: names ([`id`]), operation keys ([`key`]), values ([`value`]), policies
-//! ([`policy`]), records ([`record`]) and rows ([`row`]), and the durable home of them all
-//! ([`checkpointer`]). Limits have names in [`limits`].
+//! ([`policy`]), records ([`record`]) and rows ([`row`]), the durable home of them all
+//! ([`checkpointer`], with the checks that all of them share in [`admit`]), and the built-in one
+//! ([`embedded`]). Limits have names in [`limits`].
 
+pub mod admit;
 pub mod checkpointer;
+pub mod embedded;
 pub mod hex;
 pub mod id;
 pub mod key;

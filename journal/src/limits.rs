@@ -66,3 +66,12 @@ impl Default for ValueLimits {
         Self::new()
     }
 }
+
+/// Most records in one element of an append.
+pub const APPEND_RECORDS_MAX: usize = 65_536;
+
+/// Most bytes in one element of an append, payloads included: four of the largest values.
+pub const APPEND_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Largest message to a thread, in bytes: the largest value and some room for names.
+pub const MESSAGE_BYTES_MAX: usize = 17 * 1024 * 1024;

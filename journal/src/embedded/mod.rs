@@ -1,0 +1,5 @@
+//! The embedded home: one file, one process.
+
+mod clock;
+
+pub use clock::{StoreClock, TimeSource};
