@@ -245,3 +245,119 @@ impl<'de> Deserialize<'de> for OperationKey {
         text.parse().map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::Name;
+
+    fn positional(thread: &str, parts: &[String], step: &str, occurrence: u32) -> OperationKey {
+        let thread = ThreadId::new(thread).unwrap();
+        let names = parts.iter().map(|name| Name::new(name).unwrap()).collect();
+        let identity = KeyIdentity::Positional {
+            episode: 0,
+            branch: &Branch::new(names).unwrap(),
+            occurrence,
+        };
+        OperationKey::derive(
+            &Namespace([7; 16]),
+            KeyScope::Thread(&thread),
+            step,
+            identity,
+            0,
+        )
+    }
+
+    #[test]
+    fn a_key_is_read_back_and_nothing_else_is() {
+        let key = positional("t", &[], "pay", 0);
+        let text = key.to_string();
+        assert_eq!(text.parse(), Ok(key));
+        assert_eq!(format!("{key:?}"), text);
+        let json = serde_json::to_string(&key).unwrap();
+        assert_eq!(serde_json::from_str::<OperationKey>(&json).unwrap(), key);
+        assert_eq!(key.to_uuid().get_version_num(), 8);
+        assert_eq!(key.to_uuid().get_variant(), uuid::Variant::RFC4122);
+        for bad in [
+            "".to_owned(),
+            text.to_uppercase(),
+            text.replacen("dk1_", "dk2_", 1),
+            text[..51].to_owned(),
+            format!("{text}0"),
+            format!(" {text}"),
+            text.replace("dk1_", "dk1_é"),
+        ] {
+            assert!(bad.parse::<OperationKey>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn kinds_and_scopes_are_kept_apart() {
+        let (namespace, thread) = (Namespace([0; 16]), ThreadId::new("t").unwrap());
+        let key = |scope, identity| OperationKey::derive(&namespace, scope, "s", identity, 0);
+        let thread = KeyScope::Thread(&thread);
+        let keys = [
+            key(thread, KeyIdentity::Key("x")),
+            key(KeyScope::Journal, KeyIdentity::Key("x")),
+            key(
+                thread,
+                KeyIdentity::Arguments {
+                    canonical: b"x",
+                    occurrence: 0,
+                },
+            ),
+            key(
+                thread,
+                KeyIdentity::Arguments {
+                    canonical: b"x",
+                    occurrence: 1,
+                },
+            ),
+            key(
+                KeyScope::Journal,
+                KeyIdentity::Arguments {
+                    canonical: b"x",
+                    occurrence: 0,
+                },
+            ),
+            OperationKey::derive(&namespace, thread, "s", KeyIdentity::Key("x"), 1),
+        ];
+        let distinct: std::collections::HashSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+    }
+
+    /// Texts out of which others can be glued together.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof!["[ab:/#\u{0}]{1,4}", "\\PC{1,40}"]
+    }
+
+    proptest! {
+        #[test]
+        fn ids_never_run_together(
+            a in (text(), prop::collection::vec(text(), 0..3), text(), 0u32..3),
+            b in (text(), prop::collection::vec(text(), 0..3), text(), 0u32..3),
+        ) {
+            let key = |(thread, parts, step, n): &(String, Vec<String>, String, u32)| {
+                positional(thread, parts, step, *n)
+            };
+            prop_assert_eq!(key(&a) == key(&b), a == b);
+        }
+
+        #[test]
+        fn a_cut_moved_anywhere_gives_another_key(text in "[a-c:]{3,8}", i in 1usize..7, j in 1usize..7) {
+            let (i, j) = (i.min(text.len() - 1), j.min(text.len() - 1));
+            let key = |at: usize| positional(&text[..at], &[], &text[at..], 0);
+            prop_assert_eq!(key(i) == key(j), i == j);
+        }
+
+        #[test]
+        fn every_key_fits_a_header(thread in "\\PC{1,100}", step in "\\PC{1,200}") {
+            let key = positional(&thread, &[], &step, 0);
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            prop_assert!(key.as_str().chars().all(fits));
+            prop_assert!((16..=64).contains(&key.as_str().len()));
+        }
+    }
+}

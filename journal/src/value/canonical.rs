@@ -65,7 +65,7 @@ pub const VERSION: u8 = 1;
 /// # Errors
 /// As [`encode`](super::encode), and for NaN, infinities and keys that are one number.
 pub fn of<T: Serialize + ?Sized>(value: &T, limits: &ValueLimits) -> Result<Vec<u8>, ValueError> {
-    let mut sink = Canonical::new(limits, Strictness::Strict);
+    let mut sink = Canonical::new(limits, Numbers::Value);
     value.serialize(Serializer::new(&mut sink))?;
     Ok(sink.buffer.out)
 }
@@ -78,41 +78,46 @@ pub fn of_msgpack(bytes: &[u8], limits: &ValueLimits) -> Result<Vec<u8>, ValueEr
     if bytes.len() > limits.bytes_max {
         return Err(ValueError::too_large(limits.bytes_max));
     }
-    convert(bytes, limits, Strictness::Strict)
+    convert(bytes, limits, Numbers::Value)
 }
 
-/// As [`of_msgpack`], with NaN and infinities by their bits: for comparing, not for fingerprints.
-pub(crate) fn comparable(bytes: &[u8]) -> Result<Vec<u8>, ValueError> {
+/// As [`of_msgpack`] with other rules for numbers: for comparing, not for fingerprints.
+pub(crate) fn comparable(bytes: &[u8], numbers: Numbers) -> Result<Vec<u8>, ValueError> {
     let limits = ValueLimits::new()
         .depth_max(usize::MAX)
         .bytes_max(usize::MAX);
-    convert(bytes, &limits, Strictness::AnyFloat)
+    convert(bytes, &limits, numbers)
 }
 
-fn convert(bytes: &[u8], limits: &ValueLimits, strict: Strictness) -> Result<Vec<u8>, ValueError> {
-    let mut sink = Canonical::new(limits, strict);
+fn convert(bytes: &[u8], limits: &ValueLimits, numbers: Numbers) -> Result<Vec<u8>, ValueError> {
+    let mut sink = Canonical::new(limits, numbers);
     let mut reader = Reader::new(bytes);
     sink::copy(&mut reader, &mut sink)?;
     reader.finish()?;
     Ok(sink.buffer.out)
 }
 
+/// What makes two numbers the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Strictness {
-    Strict,
-    AnyFloat,
+pub(crate) enum Numbers {
+    /// Their value; NaN and infinities are refused. The rule of the canonical form.
+    Value,
+    /// Their value, and NaN and infinities by their bits.
+    ValueOrBits,
+    /// Type and bits.
+    TypeAndBits,
 }
 
 /// A [`Sink`] that writes canonical form 1.
 struct Canonical {
     buffer: Buffer,
-    strict: Strictness,
+    numbers: Numbers,
     /// Reused while maps are put in order.
     sorted: Vec<u8>,
 }
 
 impl Canonical {
-    fn new(limits: &ValueLimits, strict: Strictness) -> Self {
+    fn new(limits: &ValueLimits, numbers: Numbers) -> Self {
         // No value grows more than fivefold from MessagePack, so that every value within the
         // limit has a canonical form.
         let bytes_max = limits.bytes_max.saturating_mul(5).saturating_add(1);
@@ -120,7 +125,7 @@ impl Canonical {
         buffer.out.push(VERSION);
         Self {
             buffer,
-            strict,
+            numbers,
             sorted: Vec::new(),
         }
     }
@@ -194,13 +199,18 @@ impl Sink for Canonical {
             .put(&[tag, count.last().copied().unwrap_or(0)], significant)
     }
     fn f32(&mut self, value: f32) -> Written {
-        self.f64(widen(value))
+        match self.numbers {
+            Numbers::TypeAndBits => self.buffer.put(b"d", &value.to_bits().to_be_bytes()),
+            _ => self.f64(widen(value)),
+        }
     }
     fn f64(&mut self, value: f64) -> Written {
-        if let Some(value) = integer(value) {
+        if let Some(value) = integer(value)
+            && self.numbers != Numbers::TypeAndBits
+        {
             return self.int(value);
         }
-        if !value.is_finite() && self.strict == Strictness::Strict {
+        if !value.is_finite() && self.numbers == Numbers::Value {
             let what = if value.is_nan() { "NaN" } else { "an infinity" };
             let message = format!("{what} has no canonical form; pass an option or text instead");
             return Err(ValueError::new(ValueErrorKind::NotCanonical, message));

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, fmt};
 
 use super::{
-    canonical,
-    error::{ValueError, push_segment},
+    canonical::{self, Numbers},
+    error::{ValueError, push_segment, split},
     text, view,
     walk::{Reader, Token},
 };
@@ -107,7 +107,7 @@ pub fn diff(recorded: &[u8], now: &[u8], redact: &[String]) -> Vec<Difference> {
     let mut comparison = Comparison {
         found: Vec::new(),
         more: 0,
-        redact: redact.iter().map(|path| parts(path)).collect(),
+        redact: redact.iter().map(|path| split(path)).collect(),
         path: Vec::new(),
     };
     comparison.compare(recorded, now, DEPTH_MAX);
@@ -245,7 +245,10 @@ impl Comparison {
 
 /// Whether the two have the same canonical form; malformed ones are the same as nothing.
 fn same(recorded: &[u8], now: &[u8]) -> bool {
-    match (canonical::comparable(recorded), canonical::comparable(now)) {
+    match (
+        canonical::comparable(recorded, Numbers::ValueOrBits),
+        canonical::comparable(now, Numbers::ValueOrBits),
+    ) {
         (Ok(recorded), Ok(now)) => recorded == now,
         _ => false,
     }
@@ -280,7 +283,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>, ValueError> {
     for _ in 0..count {
         let key = reader.value()?;
         let value = reader.value()?;
-        let canonical = canonical::comparable(key)?;
+        let canonical = canonical::comparable(key, Numbers::ValueOrBits)?;
         entries.push(Entry {
             canonical,
             key,
@@ -289,17 +292,6 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>, ValueError> {
     }
     reader.finish()?;
     Ok(entries)
-}
-
-/// The parts of a JSON pointer.
-fn parts(pointer: &str) -> Vec<String> {
-    let path = pointer.strip_prefix('/').unwrap_or(pointer);
-    if pointer.is_empty() {
-        return Vec::new();
-    }
-    path.split('/')
-        .map(|part| part.replace("~1", "/").replace("~0", "~"))
-        .collect()
 }
 
 /// The reading of `value`, cut with a mark when it is long.

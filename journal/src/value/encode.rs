@@ -1,9 +1,10 @@
 //! Values into MessagePack, with the limits checked while it is written.
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    error::ValueError,
+    canonical::{Numbers, comparable},
+    error::{ValueError, ValueErrorKind},
     serializer::Serializer,
     sink::{self, Buffer, Mark, Open, Sink, Written, slice},
     view,
@@ -18,9 +19,10 @@ use crate::limits::ValueLimits;
 /// [`decode`](super::decode) as it was, floats bit for bit.
 ///
 /// Integers are written in their shortest form. Those beyond 64 bits take an extension type of 16
-/// bytes, big-endian: type 1 for an `i128`, type 2 for a `u128` above `i128::MAX`. They are exact
-/// wherever serde offers 128 bits; serde does not inside untagged and internally tagged enums and
-/// flattened fields, where reading them is an error.
+/// bytes, big-endian: type 1 for an `i128`, type 2 for a `u128` above `i128::MAX`. They come back
+/// exactly, except where serde reads no 128-bit integers at all, large or small: inside untagged
+/// and internally tagged enums and flattened fields. Reading those is an error, which
+/// [`encode_exact`](super::encode_exact) finds at the write.
 ///
 /// # Errors
 /// Deeper or larger than `limits`, a value that would change, a repeated key, or an error of the
@@ -32,6 +34,51 @@ pub fn encode<T: Serialize + ?Sized>(
     let mut sink = Msgpack::new(limits);
     value.serialize(Serializer::new(&mut sink))?;
     Ok(sink.into_bytes())
+}
+
+/// Writes `value` and reads it back: the bytes, and the value that every replay will get.
+///
+/// This catches what no look at the bytes can: variants of an untagged enum that are read as
+/// another, 128-bit integers where serde does not read them, fields that are written and skipped
+/// when read, `Serialize` and `Deserialize` code that disagree.
+///
+/// ```
+/// use deedbook_journal::{limits::ValueLimits, value};
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// #[serde(untagged)]
+/// enum Amount { Exact(f64), Whole(i64) }
+/// let limits = ValueLimits::new();
+/// assert!(value::encode_exact(&Amount::Exact(0.5), &limits).is_ok());
+/// // Would come back as `Exact(1.0)`.
+/// assert!(value::encode_exact(&Amount::Whole(1), &limits).is_err());
+/// ```
+///
+/// # Errors
+/// As [`encode`], and where the value read back would be written differently.
+pub fn encode_exact<T: Serialize + DeserializeOwned>(
+    value: &T,
+    limits: &ValueLimits,
+) -> Result<(Vec<u8>, T), ValueError> {
+    let bytes = encode(value, limits)?;
+    let read = super::decode(&bytes, limits).map_err(ValueError::unreadable)?;
+    let again = encode(&read, limits).map_err(ValueError::unreadable)?;
+    // Maps without an order are written in another order each time.
+    let same = bytes == again
+        || comparable(&bytes, Numbers::TypeAndBits)? == comparable(&again, Numbers::TypeAndBits)?;
+    if same {
+        return Ok((bytes, read));
+    }
+    Err(changed(&bytes, &again))
+}
+
+fn changed(bytes: &[u8], again: &[u8]) -> ValueError {
+    let message = "it is read back as another value; make `Serialize` and `Deserialize` agree, \
+                   or tag the enum";
+    let error = ValueError::new(ValueErrorKind::WouldChange, message);
+    match super::diff(bytes, again, &[String::new()]).first() {
+        Some(difference) => error.under(&difference.path),
+        None => error,
+    }
 }
 
 /// A [`Sink`] that writes MessagePack in its shortest form.

@@ -81,6 +81,21 @@ impl ValueError {
         self
     }
 
+    /// Puts the error below a JSON pointer.
+    pub(crate) fn under(self, pointer: &str) -> Self {
+        split(pointer).into_iter().rev().fold(self, Self::at)
+    }
+
+    /// The same failure, met while a value just written was read back.
+    pub(crate) fn unreadable(mut self) -> Self {
+        self.0.kind = ValueErrorKind::WouldChange;
+        self.0.message = format!(
+            "it cannot be read back ({}); make `Serialize` and `Deserialize` agree",
+            self.0.message
+        );
+        self
+    }
+
     /// What kind of error this is.
     #[must_use]
     pub fn kind(&self) -> ValueErrorKind {
@@ -114,6 +129,17 @@ pub(crate) fn push_segment(path: &mut String, segment: &str) {
             c => path.push(c),
         }
     }
+}
+
+/// The parts of a JSON pointer; a missing leading `/` is added.
+pub(crate) fn split(pointer: &str) -> Vec<String> {
+    if pointer.is_empty() {
+        return Vec::new();
+    }
+    let path = pointer.strip_prefix('/').unwrap_or(pointer);
+    path.split('/')
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }
 
 impl fmt::Display for ValueError {

@@ -14,13 +14,15 @@ mod json;
 mod secret;
 mod serializer;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod text;
 pub mod view;
 mod walk;
 
 pub use decode::decode;
 pub use diff::{Change, DIFFERENCES_MAX, Difference, SHOWN_CHARS_MAX, diff};
-pub use encode::encode;
+pub use encode::{encode, encode_exact};
 pub use error::{ValueError, ValueErrorKind};
 pub use fingerprint::Fingerprint;
 pub use secret::Secret;
