@@ -8,11 +8,16 @@
 pub mod admit;
 pub mod checkpointer;
 pub mod embedded;
+pub mod failure;
 pub mod hex;
+pub mod history;
 pub mod id;
 pub mod key;
 pub mod limits;
+pub mod message;
+pub mod pen;
 pub mod policy;
 pub mod record;
 pub mod row;
+pub mod turn;
 pub mod value;

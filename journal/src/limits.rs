@@ -25,6 +25,12 @@ pub const ERROR_TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Most causes of an error kept in a record; further ones are cut with a mark.
 pub const ERROR_CAUSES_MAX: usize = 32;
 
+/// After how many attempts that died with their process a step is parked as poison.
+pub const POISON_CRASHES_MAX: usize = 3;
+
+/// How many times a probe is asked before an inconclusive answer is left to a person.
+pub const PROBES_MAX: u32 = 8;
+
 /// Limits on one stored value, checked before it is written and again before it is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -63,6 +63,8 @@ pub struct Terms {
     pub quiet: Duration,
     /// Whether the thread may end while this step is in doubt.
     pub abandon: bool,
+    /// How many attempts there may be, those that died with their process included.
+    pub attempts_max: u32,
 }
 
 impl Terms {
@@ -71,6 +73,8 @@ impl Terms {
     /// What is added to the timeout before a probe's "it did not happen" counts, unless the step
     /// says otherwise: a request sent at the last moment may still be on its way.
     pub const QUIET_BEYOND_TIMEOUT: Duration = Duration::from_secs(60);
+    /// How many attempts there may be, unless the step says otherwise.
+    pub const ATTEMPTS_MAX: u32 = 10;
     /// Kept free before the end of a window, for clocks that differ and requests in flight.
     pub const WINDOW_MARGIN: Duration = Duration::from_secs(60);
 
@@ -85,6 +89,7 @@ impl Terms {
                 Self::TIMEOUT.as_secs() + Self::QUIET_BEYOND_TIMEOUT.as_secs(),
             ),
             abandon: false,
+            attempts_max: Self::ATTEMPTS_MAX,
         }
     }
 

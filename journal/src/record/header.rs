@@ -82,6 +82,8 @@ pub struct Header {
     pub place: Option<Place>,
     /// `att`: the attempt, from 1.
     pub attempt: Option<u32>,
+    /// `att_max`: how many attempts there may be.
+    pub attempts_max: Option<u32>,
     /// `call`: the position of the record that opened what this one is about.
     pub call: Option<Position>,
     /// `key`: the operation key sent downstream.
@@ -140,6 +142,7 @@ impl Header {
             run,
             place: None,
             attempt: None,
+            attempts_max: None,
             call: None,
             key: None,
             generation: 0,
@@ -171,6 +174,7 @@ impl Header {
         let place = self.place.as_ref();
         out.flag("abandon", self.abandon);
         out.integer("att", self.attempt.map(u64::from));
+        out.integer("att_max", self.attempts_max.map(u64::from));
         out.string("bkey", place.and_then(|p| p.business_key.as_deref()));
         out.strings("br", place.map_or(&[], |p| p.branch.parts()));
         out.string("build", self.build.as_deref());
@@ -342,6 +346,7 @@ struct Draft {
 #[derive(Default)]
 struct Rest {
     attempt: Option<u32>,
+    attempts_max: Option<u32>,
     call: Option<u64>,
     key: Option<Arc<str>>,
     generation: u64,
@@ -427,6 +432,7 @@ impl Draft {
             run: self.run.ok_or_else(|| missing("run"))?,
             place: place.transpose()?,
             attempt: rest.attempt,
+            attempts_max: rest.attempts_max,
             call: rest.call,
             key: rest.key,
             generation: rest.generation,
@@ -453,6 +459,7 @@ impl Rest {
     fn member(&mut self, name: &str, reader: &mut Reader<'_>) -> Result<(), Expected> {
         match name {
             "att" => self.attempt = Some(small(reader)?),
+            "att_max" => self.attempts_max = Some(small(reader)?),
             "call" => self.call = Some(reader.integer()?),
             "key" => self.key = Some(text(reader)?),
             "gen" => self.generation = reader.integer()?,

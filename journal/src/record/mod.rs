@@ -89,16 +89,19 @@ impl Record {
         prev: &RecordHash,
         mut header: Header,
         mut payloads: Vec<Payload>,
-    ) -> Self {
+    ) -> (Header, Self) {
         payloads.sort_by_key(|p| p.role.as_str());
         header.payloads = payloads.iter().map(Commitment::to).collect();
-        let header: Arc<[u8]> = header.to_bytes().into();
-        let hash = RecordHash::of(log_id, prev, &header);
-        Self {
+        let bytes: Arc<[u8]> = header.to_bytes().into();
+        let hash = RecordHash::of(log_id, prev, &bytes);
+        (
             header,
-            hash,
-            payloads,
-        }
+            Self {
+                header: bytes,
+                hash,
+                payloads,
+            },
+        )
     }
 
     /// Checks the hash against the record before, and each payload against its commitment.

@@ -79,7 +79,7 @@ fn any_change_to_a_record_is_seen() {
         payload(Role::Result, b"\x01"),
         payload(Role::Args, b"\x81\xa1a\x01"),
     ];
-    let record = Record::seal(&LOG_ID, &RecordHash([1; 32]), header(1), payloads);
+    let (_, record) = Record::seal(&LOG_ID, &RecordHash([1; 32]), header(1), payloads);
     record.verify(&LOG_ID, &RecordHash([1; 32])).unwrap();
     assert!(record.verify(&LOG_ID, &RecordHash::ZERO).is_err());
     assert!(record.verify(&[8; 16], &RecordHash([1; 32])).is_err());
@@ -108,7 +108,7 @@ fn any_change_to_a_record_is_seen() {
 
 #[test]
 fn erasing_a_payload_keeps_the_record_valid() {
-    let mut record = Record::seal(
+    let (_, mut record) = Record::seal(
         &LOG_ID,
         &RecordHash::ZERO,
         header(1),

@@ -1,0 +1,347 @@
+//! One recorded call of a workflow: its attempts, where it stands, and its outcome.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    id::{Position, StepId, StoreTime},
+    limits::{POISON_CRASHES_MAX, PROBES_MAX},
+    policy::{Policy, Terms},
+};
+
+/// What kind of call it is. Calls of different kinds may share a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallKind {
+    /// A step: it has attempts.
+    Step,
+    /// A timer.
+    Timer,
+    /// A question to a person.
+    Approval,
+    /// A reading of the clock.
+    Clock,
+    /// A wait for a signal: never recorded itself, only what it receives.
+    Signal,
+}
+
+impl CallKind {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Timer => "timer",
+            Self::Approval => "approval",
+            Self::Clock => "clock reading",
+            Self::Signal => "signal",
+        }
+    }
+}
+
+/// A recorded call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Its kind.
+    pub kind: CallKind,
+    /// Its identity.
+    pub id: StepId,
+    /// The position of the record that opened it.
+    pub opened: Position,
+    /// When it was opened.
+    pub opened_time: StoreTime,
+    /// What was declared of a step.
+    pub terms: Option<Terms>,
+    /// The operation key of a step with an effect.
+    pub key: Option<Arc<str>>,
+    /// The arguments of a step, in MessagePack; `None` once erased.
+    pub args: Option<Arc<[u8]>>,
+    /// The commitment of what a person was shown.
+    pub shown: Option<[u8; 32]>,
+    /// When a timer fires.
+    pub due: Option<StoreTime>,
+    /// The attempts of a step.
+    pub attempts: Vec<Attempt>,
+    /// Inconclusive answers of probes since the last attempt began, and when to ask again.
+    pub probes: u32,
+    /// When a probe may be asked again.
+    pub probe_due: Option<StoreTime>,
+    /// Positions of results that came too late.
+    pub late: Vec<Position>,
+    /// What the workflow is given for it.
+    pub outcome: Option<Outcome>,
+}
+
+/// One attempt of a step.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// From 1.
+    pub number: u32,
+    /// The position of its intent.
+    pub at: Position,
+    /// When its intent was written; the body started after that.
+    pub started: StoreTime,
+    /// What became of it.
+    pub end: AttemptEnd,
+}
+
+/// What became of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// Nothing is recorded: it is under way, or it died with its process.
+    Open,
+    /// It certainly had no effect (or, under `read`, had none to have); the next one may start
+    /// at this time, if there is to be one.
+    NoEffect(Option<StoreTime>),
+    /// It may have had its effect; the next one may start at this time, if there is to be one.
+    Ambiguous(Doubt, Option<StoreTime>),
+    /// Somebody found out that it had no effect.
+    Cleared,
+    /// It settled the step.
+    Settled,
+}
+
+/// Why nobody knows whether a step had its effect, or why it may not go on by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Doubt {
+    /// The process died while the body ran.
+    Crash,
+    /// The body took longer than the step's timeout.
+    Timeout,
+    /// The body panicked.
+    Panic,
+    /// The workflow dropped the step while the body ran.
+    Dropped,
+    /// The body failed without saying whether the effect happened.
+    Unlabelled,
+    /// The thread was cancelled while the body ran.
+    Cancelled,
+    /// The downstream may have forgotten the key by now.
+    WindowOver,
+    /// All attempts are used up, and at least one of them was ambiguous.
+    Exhausted,
+    /// Several processes died while the body ran.
+    Poison,
+    /// The probe could not tell, several times.
+    ProbesExhausted,
+}
+
+impl Doubt {
+    const ALL: [Self; 10] = [
+        Self::Crash,
+        Self::Timeout,
+        Self::Panic,
+        Self::Dropped,
+        Self::Unlabelled,
+        Self::Cancelled,
+        Self::WindowOver,
+        Self::Exhausted,
+        Self::Poison,
+        Self::ProbesExhausted,
+    ];
+
+    /// The word in records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Timeout => "timeout",
+            Self::Panic => "panic",
+            Self::Dropped => "dropped",
+            Self::Unlabelled => "unlabelled",
+            Self::Cancelled => "cancelled",
+            Self::WindowOver => "window_over",
+            Self::Exhausted => "exhausted",
+            Self::Poison => "poison",
+            Self::ProbesExhausted => "probes_exhausted",
+        }
+    }
+
+    /// The doubt with this word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| d.as_str() == word)
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crash => "the process died while the body ran",
+            Self::Timeout => "the body took longer than its timeout",
+            Self::Panic => "the body panicked",
+            Self::Dropped => "the workflow dropped the step while the body ran",
+            Self::Unlabelled => "the body failed without saying whether the effect happened",
+            Self::Cancelled => "the thread was cancelled while the body ran",
+            Self::WindowOver => "the downstream may have forgotten the operation key by now",
+            Self::Exhausted => "all attempts are used up and at least one was ambiguous",
+            Self::Poison => "several processes died while the body ran",
+            Self::ProbesExhausted => "the probe could not tell, several times",
+        })
+    }
+}
+
+/// What the workflow is given for a call.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Its position: the order in which outcomes are offered.
+    pub position: Position,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// A value, in MessagePack.
+    Value(Arc<[u8]>),
+    /// A [`crate::failure::Failure`], in MessagePack.
+    Failed(Arc<[u8]>),
+    /// It happened, and its result could not be stored; why, as a failure in MessagePack.
+    Unstored(Arc<[u8]>),
+    /// A timer fired.
+    Fired,
+    /// The clock was read.
+    Time(StoreTime),
+    /// A person decided.
+    Decided {
+        /// Whether it was granted.
+        granted: bool,
+        /// By whom.
+        by: Arc<str>,
+        /// Why, as a text in MessagePack; `None` once erased.
+        reason: Option<Arc<[u8]>>,
+    },
+    /// The payload was erased.
+    Erased,
+}
+
+/// Where a step stands: what may happen to it now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It has its outcome.
+    Settled,
+    /// An attempt is under way in this run.
+    UnderWay,
+    /// The attempt with this number may start.
+    Ready(u32),
+    /// The next attempt may not start before this time.
+    Later(StoreTime),
+    /// The downstream may be asked.
+    Ask,
+    /// The downstream may not be asked before this time.
+    AskLater(StoreTime),
+    /// Only a person can settle it.
+    Doubt(Doubt),
+}
+
+impl Call {
+    /// When the first attempt that may still have had its effect began.
+    #[must_use]
+    pub fn first_started(&self) -> Option<StoreTime> {
+        self.uncleared().first().map(|a| a.started)
+    }
+
+    /// The attempts since somebody last found out that there was no effect.
+    fn uncleared(&self) -> &[Attempt] {
+        let cleared = self
+            .attempts
+            .iter()
+            .rposition(|a| a.end == AttemptEnd::Cleared);
+        self.attempts
+            .get(cleared.map_or(0, |at| at + 1)..)
+            .unwrap_or_default()
+    }
+
+    /// Where this step stands under `terms`: pure and total. Records at or above `live_from`
+    /// belong to the run that asks.
+    #[must_use]
+    pub fn standing(&self, terms: Option<&Terms>, live_from: Position, now: StoreTime) -> Standing {
+        if self.outcome.is_some() {
+            return Standing::Settled;
+        }
+        let number = self.attempts.last().map_or(0, |a| a.number) + 1;
+        let (Some(terms), Some(last)) = (terms, self.attempts.last()) else {
+            return Standing::Ready(number);
+        };
+        match &last.end {
+            AttemptEnd::Open if last.at >= live_from => Standing::UnderWay,
+            AttemptEnd::Cleared | AttemptEnd::Settled => Standing::Ready(number),
+            AttemptEnd::NoEffect(Some(due)) if now < *due => Standing::Later(*due),
+            AttemptEnd::NoEffect(_) => self.again(terms, number, None, now),
+            AttemptEnd::Open => self.ambiguous(terms, number, Doubt::Crash, None, now),
+            AttemptEnd::Ambiguous(why, due) => self.ambiguous(terms, number, *why, *due, now),
+        }
+    }
+
+    /// After an attempt that may have had its effect.
+    fn ambiguous(
+        &self,
+        terms: &Terms,
+        number: u32,
+        why: Doubt,
+        due: Option<StoreTime>,
+        now: StoreTime,
+    ) -> Standing {
+        if self.crashes() >= POISON_CRASHES_MAX {
+            return Standing::Doubt(Doubt::Poison);
+        }
+        if matches!(why, Doubt::Dropped | Doubt::Cancelled) {
+            return Standing::Doubt(why);
+        }
+        match terms.policy {
+            Policy::AtMostOnce => Standing::Doubt(why),
+            Policy::Reconcile => self.reconcile(terms, now),
+            Policy::Read | Policy::Idempotent => match due {
+                Some(due) if now < due => Standing::Later(due),
+                _ => self.again(terms, number, Some(why), now),
+            },
+        }
+    }
+
+    /// Whether another attempt may be sent.
+    fn again(&self, terms: &Terms, number: u32, why: Option<Doubt>, now: StoreTime) -> Standing {
+        let fresh = self.uncleared();
+        let ambiguous = |a: &Attempt| matches!(a.end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
+        let doubtful = terms.policy.has_effect() && fresh.iter().any(ambiguous);
+        if fresh.len() >= usize::try_from(terms.attempts_max).unwrap_or(usize::MAX)
+            && (doubtful || why.is_some())
+        {
+            return Standing::Doubt(Doubt::Exhausted);
+        }
+        if doubtful && terms.policy == Policy::Idempotent && !self.key_honoured(terms, now) {
+            return Standing::Doubt(Doubt::WindowOver);
+        }
+        Standing::Ready(number)
+    }
+
+    /// Whether an attempt sent now is over while the downstream certainly honours the key.
+    #[must_use]
+    pub fn key_honoured(&self, terms: &Terms, now: StoreTime) -> bool {
+        let (Some(window), Some(first)) = (terms.window, self.first_started()) else {
+            return true;
+        };
+        let usable = window.saturating_sub(Terms::margin(window));
+        now.after(terms.timeout) < first.after(usable)
+    }
+
+    fn reconcile(&self, terms: &Terms, now: StoreTime) -> Standing {
+        if self.probes >= PROBES_MAX {
+            return Standing::Doubt(Doubt::ProbesExhausted);
+        }
+        let last = self.attempts.last().map_or(now, |a| a.started);
+        let quiet = last.after(terms.quiet);
+        let due = self.probe_due.map_or(quiet, |due| due.max(quiet));
+        if now < due {
+            Standing::AskLater(due)
+        } else {
+            Standing::Ask
+        }
+    }
+
+    /// How many attempts since the last clearing have died with their process.
+    fn crashes(&self) -> usize {
+        self.uncleared()
+            .iter()
+            .filter(|a| a.end == AttemptEnd::Open)
+            .count()
+    }
+}

@@ -1,0 +1,164 @@
+//! What may happen to one call: the one place that decides it.
+
+use super::{Call, CallKind, Divergence, DivergenceKind, Doubt, History, Standing};
+use crate::{
+    id::{IdentityKind, Position, StepId, StoreTime},
+    limits::ValueLimits,
+    policy::{Policy, Terms},
+    value::{self, canonical},
+};
+
+/// A call as the code makes it now.
+#[derive(Debug, Clone, Copy)]
+pub struct Declared<'a> {
+    /// Its kind.
+    pub kind: CallKind,
+    /// Its identity.
+    pub id: &'a StepId,
+    /// The terms of a step.
+    pub terms: Option<&'a Terms>,
+    /// The arguments of a step, in MessagePack.
+    pub args: Option<&'a [u8]>,
+    /// Paths in the arguments whose values are not shown in a divergence.
+    pub redact: &'a [String],
+}
+
+/// What may happen to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It is new: open it. For a step this is its first attempt.
+    Open,
+    /// Its outcome has this position.
+    Outcome(Position),
+    /// An attempt is under way in this run.
+    UnderWay,
+    /// The attempt with this number may start.
+    Start(u32),
+    /// Not before this time.
+    Later(StoreTime),
+    /// The downstream may be asked.
+    Ask,
+    /// The downstream may not be asked before this time.
+    AskLater(StoreTime),
+    /// A timer is set for this time.
+    Timer(StoreTime),
+    /// A person is to decide.
+    Decide,
+    /// A person is to settle it.
+    Doubt(Doubt),
+    /// The code disagrees with the records.
+    Diverged(Divergence),
+}
+
+/// Decides what may happen to `call` at `now`. Pure and total: it depends on its arguments only
+/// and answers for every history.
+#[must_use]
+pub fn decide(history: &History, call: &Declared<'_>, now: StoreTime) -> Decision {
+    if let Some(divergence) = other_identity(history, call) {
+        return Decision::Diverged(divergence);
+    }
+    let recorded = history
+        .number(call.kind, call.id)
+        .and_then(|n| history.calls().get(n));
+    let Some(recorded) = recorded else {
+        return Decision::Open;
+    };
+    if let Some(divergence) = other_arguments(recorded, call) {
+        return Decision::Diverged(divergence);
+    }
+    if let Some(outcome) = &recorded.outcome {
+        return Decision::Outcome(outcome.position);
+    }
+    match recorded.kind {
+        CallKind::Step => step(history, recorded, call, now),
+        CallKind::Timer => Decision::Timer(recorded.due.unwrap_or(now)),
+        CallKind::Approval => Decision::Decide,
+        CallKind::Clock | CallKind::Signal => Decision::Open,
+    }
+}
+
+fn step(history: &History, recorded: &Call, call: &Declared<'_>, now: StoreTime) -> Decision {
+    let terms = effective(recorded.terms.as_ref(), call.terms);
+    match recorded.standing(terms, history.live_from(), now) {
+        Standing::Settled | Standing::UnderWay => Decision::UnderWay,
+        Standing::Ready(attempt) => Decision::Start(attempt),
+        Standing::Later(until) => Decision::Later(until),
+        Standing::Ask => Decision::Ask,
+        Standing::AskLater(until) => Decision::AskLater(until),
+        Standing::Doubt(Doubt::Dropped) => asked_for_again(recorded, terms, now),
+        Standing::Doubt(doubt) => Decision::Doubt(doubt),
+    }
+}
+
+/// A step that the workflow dropped and now makes again, which an identity by key or by
+/// arguments allows: its policy decides as after a crash.
+fn asked_for_again(recorded: &Call, terms: Option<&Terms>, now: StoreTime) -> Decision {
+    let next = recorded.attempts.last().map_or(0, |a| a.number) + 1;
+    match terms {
+        Some(t) if t.policy == Policy::Read => Decision::Start(next),
+        Some(t) if t.policy == Policy::Idempotent && recorded.key_honoured(t, now) => {
+            Decision::Start(next)
+        }
+        Some(t) if t.policy == Policy::Reconcile => {
+            let last = recorded.attempts.last().map_or(now, |a| a.started);
+            let due = last.after(t.quiet);
+            if now < due {
+                Decision::AskLater(due)
+            } else {
+                Decision::Ask
+            }
+        }
+        _ => Decision::Doubt(Doubt::Dropped),
+    }
+}
+
+/// A doubt is settled under the recorded policy. Of changed declarations only
+/// `at_most_once → reconcile` applies by itself: asking can do no harm.
+fn effective<'a>(recorded: Option<&'a Terms>, now: Option<&'a Terms>) -> Option<&'a Terms> {
+    match (recorded, now) {
+        (Some(r), Some(n)) if r.policy == Policy::AtMostOnce && n.policy == Policy::Reconcile => {
+            Some(n)
+        }
+        (Some(r), _) => Some(r),
+        (None, n) => n,
+    }
+}
+
+fn other_identity(history: &History, call: &Declared<'_>) -> Option<Divergence> {
+    if call.kind != CallKind::Step {
+        return None;
+    }
+    let recorded: IdentityKind = history.identity_kind(&call.id.name)?;
+    let now = call.id.identity.kind();
+    if recorded == now {
+        return None;
+    }
+    let first = history
+        .calls()
+        .iter()
+        .find(|c| c.kind == CallKind::Step && c.id.name == call.id.name);
+    Some(Divergence {
+        call: call.id.to_string(),
+        at: first.map_or(0, |c| c.opened),
+        kind: DivergenceKind::Identity { recorded, now },
+    })
+}
+
+/// Compares arguments: the stored bytes first, and only if those differ their canonical forms.
+fn other_arguments(recorded: &Call, call: &Declared<'_>) -> Option<Divergence> {
+    let (old, new) = (recorded.args.as_deref()?, call.args?);
+    if old == new {
+        return None;
+    }
+    let limits = ValueLimits::new().depth_max(128).bytes_max(usize::MAX);
+    let old_form = canonical::of_msgpack(old, &limits);
+    let new_form = canonical::of_msgpack(new, &limits);
+    if old_form.is_ok() && old_form.as_ref().ok() == new_form.as_ref().ok() {
+        return None;
+    }
+    Some(Divergence {
+        call: call.id.to_string(),
+        at: recorded.opened,
+        kind: DivergenceKind::Arguments(value::diff(old, new, call.redact)),
+    })
+}

@@ -1,0 +1,244 @@
+//! What the records of one thread add up to.
+//!
+//! A [`History`] is folded from records one by one ([`History::apply`]), by the runtime as it
+//! writes them and by every reader alike. Two pure functions decide from it, and nothing else
+//! does: [`decide`] says what may happen to one call, and [`crate::turn::next`] what the thread
+//! does next.
+
+mod call;
+mod decide;
+mod divergence;
+mod fold;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+pub use call::{Answer, Attempt, AttemptEnd, Call, CallKind, Doubt, Outcome, Standing};
+pub use decide::{Decision, Declared, decide};
+pub use divergence::{Divergence, DivergenceKind};
+pub use fold::HistoryError;
+
+use crate::{
+    failure::Failure,
+    id::{IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
+    row::Status,
+};
+
+/// The state of one thread, as far as its records tell it.
+#[derive(Debug, Clone)]
+pub struct History {
+    thread: ThreadId,
+    /// Under which fingerprints of stored arguments are computed.
+    secret: [u8; 32],
+    next: Position,
+    /// Records below this were there when the thread was taken hold of: attempts among them that
+    /// are still open died with their process.
+    live_from: Position,
+    time: StoreTime,
+    episode: u32,
+    start: Option<Start>,
+    calls: Vec<Call>,
+    by_id: HashMap<(CallKind, StepId), usize>,
+    by_position: HashMap<Position, usize>,
+    /// Steps that are not settled, in the order in which they were opened.
+    unsettled: BTreeSet<usize>,
+    kinds: HashMap<Name, IdentityKind>,
+    signals: HashMap<Arc<str>, Vec<Signal>>,
+    markers: HashMap<Arc<str>, bool>,
+    cancelled: Option<Cancellation>,
+    end: Option<End>,
+}
+
+/// How a thread began.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Its workflow.
+    pub workflow: Arc<str>,
+    /// Its input, in MessagePack; `None` once erased.
+    pub input: Option<Arc<[u8]>>,
+    /// When.
+    pub time: StoreTime,
+    /// The version of the user's code.
+    pub build: Option<Arc<str>>,
+}
+
+/// A signal that has its position.
+#[derive(Debug, Clone)]
+pub struct Signal {
+    /// The position.
+    pub position: Position,
+    /// The value, in MessagePack; `None` once erased.
+    pub value: Option<Arc<[u8]>>,
+}
+
+/// A cancellation that has its position.
+#[derive(Debug, Clone)]
+pub struct Cancellation {
+    /// The position.
+    pub position: Position,
+    /// Who asked for it.
+    pub by: Option<Arc<str>>,
+}
+
+/// How a thread ended.
+#[derive(Debug, Clone)]
+pub struct End {
+    /// [`Status::Done`], [`Status::Failed`] or [`Status::Cancelled`].
+    pub status: Status,
+    /// The position of `thread.end`.
+    pub position: Position,
+    /// The result, in MessagePack, of a thread that is done; `None` once erased.
+    pub result: Option<Arc<[u8]>>,
+    /// What went wrong in a thread that failed.
+    pub failure: Option<Failure>,
+}
+
+impl History {
+    /// The history of a thread without records.
+    #[must_use]
+    pub fn new(thread: ThreadId, secret: [u8; 32]) -> Self {
+        Self {
+            thread,
+            secret,
+            next: 0,
+            live_from: 0,
+            time: StoreTime(0),
+            episode: 0,
+            start: None,
+            calls: Vec::new(),
+            by_id: HashMap::new(),
+            by_position: HashMap::new(),
+            unsettled: BTreeSet::new(),
+            kinds: HashMap::new(),
+            signals: HashMap::new(),
+            markers: HashMap::new(),
+            cancelled: None,
+            end: None,
+        }
+    }
+
+    /// Says that everything so far was read from the journal: open attempts died with the process
+    /// that made them.
+    pub fn loaded(&mut self) {
+        self.live_from = self.next;
+    }
+
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    /// The position of the next record.
+    #[must_use]
+    pub fn next(&self) -> Position {
+        self.next
+    }
+
+    /// Records below this position were there when the thread was taken hold of.
+    #[must_use]
+    pub fn live_from(&self) -> Position {
+        self.live_from
+    }
+
+    /// The time of the last record.
+    #[must_use]
+    pub fn time(&self) -> StoreTime {
+        self.time
+    }
+
+    /// The episode.
+    #[must_use]
+    pub fn episode(&self) -> u32 {
+        self.episode
+    }
+
+    /// How the thread began.
+    #[must_use]
+    pub fn start(&self) -> Option<&Start> {
+        self.start.as_ref()
+    }
+
+    /// How the thread ended, if it has.
+    #[must_use]
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Whether the thread is to be cancelled.
+    #[must_use]
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.is_some()
+    }
+
+    /// The cancellation, if the thread is to be cancelled.
+    #[must_use]
+    pub fn cancellation(&self) -> Option<&Cancellation> {
+        self.cancelled.as_ref()
+    }
+
+    /// Every recorded call, in the order in which they were opened.
+    #[must_use]
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// The number of the call with this identity, if it is recorded.
+    #[must_use]
+    pub fn number(&self, kind: CallKind, id: &StepId) -> Option<usize> {
+        // A tuple of references is not a reference to a tuple; ids are a few Arcs, so a clone
+        // costs less than a second map.
+        self.by_id.get(&(kind, id.clone())).copied()
+    }
+
+    /// The call that was opened at this position.
+    #[must_use]
+    pub fn opened_at(&self, position: Position) -> Option<&Call> {
+        self.calls.get(*self.by_position.get(&position)?)
+    }
+
+    /// The call whose id is shown so.
+    #[must_use]
+    pub fn find(&self, kind: CallKind, shown: &str) -> Option<&Call> {
+        self.calls
+            .iter()
+            .find(|c| c.kind == kind && c.id.to_string() == shown)
+    }
+
+    /// The kind of identity that a step name has in this thread.
+    #[must_use]
+    pub fn identity_kind(&self, name: &Name) -> Option<IdentityKind> {
+        self.kinds.get(name).copied()
+    }
+
+    /// The signals of this name, in the order of their positions.
+    #[must_use]
+    pub fn signals(&self, name: &str) -> &[Signal] {
+        self.signals.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The recorded answer to `patched(name)`.
+    #[must_use]
+    pub fn marker(&self, name: &str) -> Option<bool> {
+        self.markers.get(name).copied()
+    }
+
+    /// Where a step stands, by its recorded terms.
+    #[must_use]
+    pub fn standing(&self, call: &Call, now: StoreTime) -> Standing {
+        call.standing(call.terms.as_ref(), self.live_from, now)
+    }
+
+    /// The steps in doubt, in the order in which they were opened.
+    pub fn doubts(&self, now: StoreTime) -> impl Iterator<Item = (&Call, Doubt)> {
+        self.unsettled.iter().filter_map(move |number| {
+            let call = self.calls.get(*number)?;
+            match self.standing(call, now) {
+                Standing::Doubt(doubt) => Some((call, doubt)),
+                _ => None,
+            }
+        })
+    }
+}
