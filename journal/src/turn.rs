@@ -10,7 +10,10 @@
 //! 3. *Wait* for a body, or *park* for a time, a message or a person. A workflow with nothing
 //!    that Deedbook could wait for is *stalled*.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     history::{
@@ -42,7 +45,7 @@ pub struct State<'a> {
     /// not made yet.
     pub first_unmade: Option<Position>,
     /// How many signals of a name were delivered.
-    pub delivered: &'a dyn Fn(&str) -> usize,
+    pub delivered: &'a HashMap<Arc<str>, usize>,
     /// The store's clock.
     pub now: StoreTime,
 }
@@ -170,8 +173,9 @@ fn lowest_outcome(state: &State<'_>) -> Option<(usize, Position)> {
                 let name = live.declared.id.name.as_str();
                 let first = taken.insert(name);
                 let signals = state.history.signals(name);
+                let next = state.delivered.get(name).copied().unwrap_or(0);
                 first
-                    .then(|| signals.get((state.delivered)(name)))
+                    .then(|| signals.get(next))
                     .flatten()
                     .map(|s| s.position)
             }

@@ -241,7 +241,7 @@ impl Call {
     }
 
     /// The attempts since somebody last found out that there was no effect.
-    fn uncleared(&self) -> &[Attempt] {
+    pub(super) fn uncleared(&self) -> &[Attempt] {
         let cleared = self
             .attempts
             .iter()

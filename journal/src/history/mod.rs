@@ -8,6 +8,7 @@
 mod call;
 mod decide;
 mod divergence;
+mod ended;
 mod fold;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 pub use call::{Answer, Attempt, AttemptEnd, Call, CallKind, Doubt, Outcome, Standing};
 pub use decide::{Decision, Declared, decide};
 pub use divergence::{Divergence, DivergenceKind};
+pub use ended::{EndKind, EndRecord, Ended, ended};
 pub use fold::HistoryError;
 
 use crate::{
