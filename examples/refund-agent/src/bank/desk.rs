@@ -88,8 +88,11 @@ impl Desk {
         let (tell, told) = oneshot::channel();
         let desk = Arc::clone(self);
         tokio::spawn(async move {
+            let answer = desk.execute(instruction, claim).await;
+            // Before `running`: whoever waits for it may open the ledger again.
+            drop(desk);
             // The caller may be gone.
-            let _gone = tell.send(desk.execute(instruction, claim).await);
+            let _gone = tell.send(answer);
             drop(running);
         });
         told.await
