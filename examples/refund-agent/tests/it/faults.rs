@@ -5,9 +5,10 @@ use std::net::TcpListener;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use refund_agent::bank::ledger::read;
 use refund_agent::bank::{Bank, BankError, Mode};
 
-use crate::support::{InProcess, body, open_raw, refund, wait_for};
+use crate::support::{InProcess, body, refund, wait_for};
 
 const EVERY: Option<NonZeroU64> = NonZeroU64::new(1);
 const SECOND: Option<NonZeroU64> = NonZeroU64::new(2);
@@ -79,43 +80,52 @@ async fn a_timeout_is_ambiguous_whether_or_not_the_effect_came() {
         let error = hasty.refund(&refund("a"), "k", "a").await.unwrap_err();
         assert!(matches!(error, BankError::Ambiguous { .. }), "{error}");
         // The bank goes on without its client.
-        let ledger = bank.ledger();
-        wait_for("the refund", || {
-            (refund_agent::bank::ledger::read(&ledger).unwrap().len() == 1).then_some(())
-        });
-        bank.client().refund(&refund("a"), "k", "a").await.unwrap();
+        loop {
+            match bank.client().refund(&refund("a"), "k", "a").await {
+                Err(BankError::InFlight { .. }) => tokio::task::yield_now().await,
+                receipt => break receipt.map(drop).unwrap(),
+            }
+        }
         assert_eq!(bank.client().ledger().await.unwrap().executed, 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_vanish_in_the_middle_harm_nobody() {
-    let bank = InProcess::start(Mode::Keys, |options| options.delay_before_ms = 50).await;
-    let whole = body("gone", 100);
-    for sent in [0, 1, whole.len() / 2, whole.len()] {
-        let key = format!("Idempotency-Key: \"gone-{sent}\"");
-        let headers = ["Content-Type: application/json", &key];
-        if sent == whole.len() {
-            drop(open_raw(&bank.url, "POST", "/refunds", &headers, &whole));
-        } else {
-            let mut stream =
-                std::net::TcpStream::connect(bank.url.strip_prefix("http://").unwrap()).unwrap();
-            let head = format!(
-                "POST /refunds HTTP/1.1\r\nHost: b\r\n{}\r\nContent-Length: {}\r\n\r\n{}",
-                headers.join("\r\n"),
-                whole.len(),
-                &whole[..sent]
-            );
-            stream.write_all(head.as_bytes()).unwrap();
-        }
+    let bank = InProcess::start(Mode::Keys, |options| options.delay_before_ms = 500).await;
+    let (client, ledger) = (bank.client(), bank.ledger());
+    let whole = body("half", 100);
+    for sent in [0, 1, whole.len() / 2, whole.len() - 1] {
+        let address = bank.url.strip_prefix("http://").unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let head = "POST /refunds HTTP/1.1\r\nHost: bank\r\nContent-Type: application/json";
+        let rest = format!(
+            "Idempotency-Key: \"k\"\r\nContent-Length: {}\r\n\r\n",
+            whole.len()
+        );
+        stream
+            .write_all(format!("{head}\r\n{rest}{}", &whole[..sent]).as_bytes())
+            .unwrap();
     }
-    // Only the one that was sent whole was executed, though its client had gone.
-    let ledger = bank.ledger();
+
+    // This one hangs up after its refund has begun, which a twin is told.
+    let hasty = client.clone().with_timeout(Duration::from_millis(100));
+    while !matches!(
+        hasty.refund(&refund("a"), "a", "a").await,
+        Err(BankError::InFlight { .. })
+    ) {
+        assert_eq!(
+            client.ledger().await.unwrap().executed,
+            0,
+            "this machine is too slow"
+        );
+    }
     wait_for("the refund", || {
-        (refund_agent::bank::ledger::read(&ledger).unwrap().len() == 1).then_some(())
+        (read(&ledger).unwrap().len() == 1).then_some(())
     });
-    bank.client().refund(&refund("a"), "k", "a").await.unwrap();
-    assert_eq!(bank.client().ledger().await.unwrap().executed, 2);
+    client.refund(&refund("b"), "b", "b").await.unwrap();
+    let summary = client.ledger().await.unwrap();
+    assert_eq!((summary.executed, summary.references), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

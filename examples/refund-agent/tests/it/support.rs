@@ -166,13 +166,7 @@ impl Raw {
 }
 
 /// A connection without any library in between. Opened, and the request written, at once.
-pub(crate) fn open_raw(
-    url: &str,
-    method: &str,
-    path: &str,
-    headers: &[&str],
-    body: &str,
-) -> TcpStream {
+fn open_raw(url: &str, method: &str, path: &str, headers: &[&str], body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -189,7 +183,7 @@ pub(crate) fn open_raw(
 }
 
 /// Reads to the end; `None` when the connection was closed without an answer.
-pub(crate) fn read_raw(mut stream: TcpStream) -> Option<Raw> {
+fn read_raw(mut stream: TcpStream) -> Option<Raw> {
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
