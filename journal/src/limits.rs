@@ -35,7 +35,7 @@ pub const PROBES_MAX: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ValueLimits {
-    /// Deepest nesting of arrays, maps and extension types. Default 64; at most 128.
+    /// Deepest nesting of arrays and maps. Default 64; at most 128.
     pub depth_max: usize,
     /// Largest encoded value, in bytes. Default 16 MiB.
     pub bytes_max: usize,

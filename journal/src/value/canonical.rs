@@ -130,6 +130,7 @@ impl Canonical {
         }
     }
 
+    #[inline]
     fn head(&mut self, tag: u8, length: usize, body: &[u8]) -> Written {
         let wide = u32::try_from(length).map_err(|_| ValueError::too_large(u32::MAX as usize))?;
         let [a, b, c, d] = wide.to_be_bytes();
@@ -177,15 +178,19 @@ fn integer(value: f64) -> Option<Int> {
 }
 
 impl Sink for Canonical {
+    #[inline]
     fn buffer(&mut self) -> &mut Buffer {
         &mut self.buffer
     }
+    #[inline]
     fn nil(&mut self) -> Written {
         self.buffer.put(b"N", &[])
     }
+    #[inline]
     fn boolean(&mut self, value: bool) -> Written {
         self.buffer.put(if value { b"T" } else { b"F" }, &[])
     }
+    #[inline]
     fn int(&mut self, value: Int) -> Written {
         let (tag, magnitude) = match value {
             Int::Pos(value) => (b'+', value),
@@ -198,12 +203,14 @@ impl Sink for Canonical {
         self.buffer
             .put(&[tag, count.last().copied().unwrap_or(0)], significant)
     }
+    #[inline]
     fn f32(&mut self, value: f32) -> Written {
         match self.numbers {
             Numbers::TypeAndBits => self.buffer.put(b"d", &value.to_bits().to_be_bytes()),
             _ => self.f64(widen(value)),
         }
     }
+    #[inline]
     fn f64(&mut self, value: f64) -> Written {
         if let Some(value) = integer(value)
             && self.numbers != Numbers::TypeAndBits
@@ -217,9 +224,11 @@ impl Sink for Canonical {
         }
         self.buffer.put(b"D", &value.to_bits().to_be_bytes())
     }
+    #[inline]
     fn text(&mut self, value: &str) -> Written {
         self.head(b'S', value.len(), value.as_bytes())
     }
+    #[inline]
     fn bytes(&mut self, value: &[u8]) -> Written {
         self.head(b'B', value.len(), value)
     }
@@ -230,19 +239,23 @@ impl Sink for Canonical {
         let [a, b, c, d] = wide.to_be_bytes();
         self.buffer.put(&[b'X', kind, a, b, c, d], value)
     }
+    #[inline]
     fn open_array(&mut self, hint: Option<usize>) -> Result<Open, ValueError> {
         let open = self.buffer.enter(hint)?;
         self.head(b'A', hint.unwrap_or(0), &[])?;
         Ok(open)
     }
+    #[inline]
     fn close_array(&mut self, open: Open, count: usize) -> Written {
         self.close(b'A', open, count)
     }
+    #[inline]
     fn open_map(&mut self, hint: Option<usize>) -> Result<Open, ValueError> {
         let open = self.buffer.enter(hint)?;
         self.head(b'M', hint.unwrap_or(0), &[])?;
         Ok(open)
     }
+    #[inline]
     fn close_map(&mut self, open: Open, count: usize, _distinct: bool) -> Written {
         let (out, marks) = self.buffer.entries(open);
         sort(out, marks, &mut self.sorted).map_err(|key| sink::duplicate(Self::shown_key(&key)))?;

@@ -1,14 +1,11 @@
 //! MessagePack into values: checked as a whole first, then read.
 
-use serde::{
-    Deserializer as _,
-    de::{self, DeserializeOwned, DeserializeSeed, Unexpected, Visitor},
-};
+use serde::de::{self, DeserializeOwned, Unexpected, Visitor};
 
 use super::{
+    access::{Elements, Entries, Variant},
     error::{ValueError, ValueErrorKind},
     sink::bad_text,
-    view,
     walk::{self, Int, Reader, Token},
 };
 use crate::limits::ValueLimits;
@@ -32,8 +29,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8], limits: &ValueLimits) -> Result
 }
 
 /// Reads one value from a reader whose bytes were checked.
-struct Deserializer<'r, 'de> {
-    reader: &'r mut Reader<'de>,
+pub(super) struct Deserializer<'r, 'de> {
+    pub(super) reader: &'r mut Reader<'de>,
 }
 
 /// Forwards methods that take any token.
@@ -47,27 +44,17 @@ macro_rules! any {
 
 impl<'de> Deserializer<'_, 'de> {
     fn array<V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, ValueError> {
-        let mut elements = Elements {
-            reader: self.reader,
-            left: count,
-            index: 0,
-        };
+        let mut elements = Elements::new(self.reader, count);
         let value = visitor.visit_seq(&mut elements)?;
         elements.finish()?;
         Ok(value)
     }
 
     fn map<V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, ValueError> {
-        let mut entries = Entries {
-            reader: self.reader,
-            left: count,
-            key: &[],
-        };
+        let mut entries = Entries::new(self.reader, count);
         let value = visitor.visit_map(&mut entries)?;
-        match entries.left {
-            0 => Ok(value),
-            left => Err(too_many(left)),
-        }
+        entries.finish()?;
+        Ok(value)
     }
 
     fn ext(kind: i8, bytes: &[u8]) -> ValueError {
@@ -218,10 +205,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
                 ));
             }
         };
-        visitor.visit_enum(Variant {
-            reader: self.reader,
-            bare,
-        })
+        visitor.visit_enum(Variant::new(self.reader, bare))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
@@ -285,163 +269,5 @@ fn unexpected<'a>(token: &Token<'a>) -> Unexpected<'a> {
         Token::Ext(..) => Unexpected::Other("an extension"),
         Token::Array(_) => Unexpected::Seq,
         Token::Map(_) => Unexpected::Map,
-    }
-}
-
-fn too_many(left: usize) -> ValueError {
-    let message = format!("it holds {left} elements more than its type has; the type has changed");
-    ValueError::new(ValueErrorKind::Mismatch, message)
-}
-
-struct Elements<'r, 'de> {
-    reader: &'r mut Reader<'de>,
-    left: usize,
-    index: usize,
-}
-
-impl Elements<'_, '_> {
-    fn finish(&self) -> Result<(), ValueError> {
-        match self.left {
-            0 => Ok(()),
-            left => Err(too_many(left)),
-        }
-    }
-}
-
-impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
-    type Error = ValueError;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, ValueError> {
-        let Some(left) = self.left.checked_sub(1) else {
-            return Ok(None);
-        };
-        self.left = left;
-        let reader = &mut *self.reader;
-        let value = seed
-            .deserialize(Deserializer { reader })
-            .map_err(|e| e.at(self.index))?;
-        self.index += 1;
-        Ok(Some(value))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.left)
-    }
-}
-
-struct Entries<'r, 'de> {
-    reader: &'r mut Reader<'de>,
-    left: usize,
-    /// The bytes of the newest key, for the path of an error.
-    key: &'de [u8],
-}
-
-impl<'de> de::MapAccess<'de> for Entries<'_, 'de> {
-    type Error = ValueError;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, ValueError> {
-        let Some(left) = self.left.checked_sub(1) else {
-            return Ok(None);
-        };
-        self.left = left;
-        self.key = self.reader.clone().value()?;
-        let reader = &mut *self.reader;
-        Ok(Some(seed.deserialize(Deserializer { reader })?))
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<S::Value, ValueError> {
-        let reader = &mut *self.reader;
-        seed.deserialize(Deserializer { reader })
-            .map_err(|e| e.at(view::shown_key(self.key)))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.left)
-    }
-}
-
-/// A variant: its bare name, or its name and its content.
-struct Variant<'r, 'de> {
-    reader: &'r mut Reader<'de>,
-    bare: bool,
-}
-
-impl<'r, 'de> de::EnumAccess<'de> for Variant<'r, 'de> {
-    type Error = ValueError;
-    type Variant = Content<'r, 'de>;
-
-    fn variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<(S::Value, Content<'r, 'de>), ValueError> {
-        let name = self.reader.clone().value()?;
-        let reader = &mut *self.reader;
-        let value = seed.deserialize(Deserializer { reader })?;
-        let content = Content {
-            reader: self.reader,
-            bare: self.bare,
-            name,
-        };
-        Ok((value, content))
-    }
-}
-
-struct Content<'r, 'de> {
-    reader: &'r mut Reader<'de>,
-    bare: bool,
-    name: &'de [u8],
-}
-
-impl<'r, 'de> Content<'r, 'de> {
-    fn read<T>(
-        self,
-        read: impl FnOnce(Deserializer<'r, 'de>) -> Result<T, ValueError>,
-    ) -> Result<T, ValueError> {
-        if self.bare {
-            let name = view::shown_key(self.name);
-            let message = format!("the variant `{name}` is without its content");
-            return Err(ValueError::new(ValueErrorKind::Mismatch, message));
-        }
-        let (reader, name) = (self.reader, self.name);
-        read(Deserializer { reader }).map_err(|e| e.at(view::shown_key(name)))
-    }
-}
-
-impl<'de> de::VariantAccess<'de> for Content<'_, 'de> {
-    type Error = ValueError;
-
-    fn unit_variant(self) -> Result<(), ValueError> {
-        if self.bare {
-            return Ok(());
-        }
-        self.read(<() as de::Deserialize>::deserialize)
-    }
-
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<S::Value, ValueError> {
-        self.read(|content| seed.deserialize(content))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ValueError> {
-        self.read(|content| content.deserialize_any(visitor))
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ValueError> {
-        self.read(|content| content.deserialize_any(visitor))
     }
 }

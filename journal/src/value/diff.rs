@@ -1,6 +1,6 @@
 //! What differs between two values, field by field.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use super::{
     canonical::{self, Numbers},
@@ -168,7 +168,7 @@ impl Comparison {
     /// Compares entry by entry, by canonical key; nothing is reported if either is malformed.
     fn maps(&mut self, recorded: &[u8], now: &[u8], levels: usize) -> Result<(), ValueError> {
         let (before, after) = (entries(recorded)?, entries(now)?);
-        let mut left: HashMap<&[u8], &[u8]> = after
+        let mut left: BTreeMap<&[u8], &[u8]> = after
             .iter()
             .map(|e| (e.canonical.as_slice(), e.value))
             .collect();

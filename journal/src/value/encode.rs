@@ -99,6 +99,7 @@ impl Msgpack {
 
     /// Writes a head of `class` with a length: the short form below `short_max`, then 8, 16 and
     /// 32 bits, where a class has them.
+    #[inline]
     fn head(&mut self, class: &Class, length: usize, body: &[u8]) -> Written {
         let (head, used) = class.head(length)?;
         self.buffer.put(slice(&head, 0..used), body)
@@ -165,15 +166,19 @@ impl Class {
 }
 
 impl Sink for Msgpack {
+    #[inline]
     fn buffer(&mut self) -> &mut Buffer {
         &mut self.buffer
     }
+    #[inline]
     fn nil(&mut self) -> Written {
         self.buffer.put(&[0xc0], &[])
     }
+    #[inline]
     fn boolean(&mut self, value: bool) -> Written {
         self.buffer.put(&[0xc2 | u8::from(value)], &[])
     }
+    #[inline]
     fn int(&mut self, value: Int) -> Written {
         match value {
             Int::Pos(value) => match u64::try_from(value) {
@@ -189,15 +194,19 @@ impl Sink for Msgpack {
             },
         }
     }
+    #[inline]
     fn f32(&mut self, value: f32) -> Written {
         self.buffer.put(&[0xca], &value.to_bits().to_be_bytes())
     }
+    #[inline]
     fn f64(&mut self, value: f64) -> Written {
         self.buffer.put(&[0xcb], &value.to_bits().to_be_bytes())
     }
+    #[inline]
     fn text(&mut self, value: &str) -> Written {
         self.head(&TEXT, value.len(), value.as_bytes())
     }
+    #[inline]
     fn bytes(&mut self, value: &[u8]) -> Written {
         self.head(&BYTES, value.len(), value)
     }
@@ -217,19 +226,23 @@ impl Sink for Msgpack {
             _ => self.buffer.put(&[0xc9, a, b, c, d, kind], value),
         }
     }
+    #[inline]
     fn open_array(&mut self, hint: Option<usize>) -> Result<Open, ValueError> {
         let open = self.buffer.enter(hint)?;
         self.head(&ARRAY, hint.unwrap_or(0), &[])?;
         Ok(open)
     }
+    #[inline]
     fn close_array(&mut self, open: Open, count: usize) -> Written {
         self.close(&ARRAY, open, count)
     }
+    #[inline]
     fn open_map(&mut self, hint: Option<usize>) -> Result<Open, ValueError> {
         let open = self.buffer.enter(hint)?;
         self.head(&MAP, hint.unwrap_or(0), &[])?;
         Ok(open)
     }
+    #[inline]
     fn close_map(&mut self, open: Open, count: usize, distinct: bool) -> Written {
         if !distinct && count > 1 {
             let (out, marks) = self.buffer.entries(open);
@@ -245,6 +258,7 @@ impl Sink for Msgpack {
 }
 
 impl Msgpack {
+    #[inline]
     fn unsigned(&mut self, value: u64) -> Written {
         let [.., b4, b5, b6, b7] = value.to_be_bytes();
         match value {

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use super::{
     encode::Msgpack,
     error::{ValueError, ValueErrorKind},
+    number::{self, Number},
     sink::{Sink, Written, slice},
     text::read_base64,
-    walk::Int,
 };
 use crate::limits::ValueLimits;
 
@@ -139,7 +139,7 @@ impl<'t> Parser<'t> {
             "$int" => {
                 let at = self.at;
                 let digits = self.string()?;
-                let value = integer(&digits).ok_or_else(|| error(at, NO_INTEGER))?;
+                let value = number::integer(&digits).map_err(|why| error(at, why))?;
                 sink.int(value)?;
             }
             "$f64" => {
@@ -220,27 +220,10 @@ impl<'t> Parser<'t> {
 
     fn number(&mut self, sink: &mut Msgpack) -> Written {
         let start = self.at;
-        let literal = self.digits();
-        if !is_number(literal) {
-            return Err(error(start, "this is no JSON number"));
+        match Number::read(self.digits()).map_err(|why| error(start, why))? {
+            Number::Int(value) => sink.int(value),
+            Number::Float(value) => sink.f64(value),
         }
-        if !literal.contains(['.', 'e', 'E']) {
-            let value = integer(literal).ok_or_else(|| error(start, NO_INTEGER))?;
-            return sink.int(value);
-        }
-        let value: f64 = literal
-            .parse()
-            .map_err(|_| error(start, "this is no JSON number"))?;
-        let mantissa = literal.split(['e', 'E']).next().unwrap_or_default();
-        if value.is_infinite() {
-            let why = "this number is beyond the range of a 64-bit float; pass it as text";
-            return Err(error(start, why));
-        }
-        if value == 0.0 && mantissa.contains(|c| matches!(c, '1'..='9')) {
-            let why = "this number is so small that it would become 0; pass 0 or text";
-            return Err(error(start, why));
-        }
-        sink.f64(value)
     }
 
     /// The characters that numbers are made of.
@@ -389,37 +372,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-const NO_INTEGER: &str = "this is no integer from -2^127 to 2^128 - 1; pass it as text";
-
 fn error(at: usize, why: &str) -> ValueError {
     let message = format!("the JSON text is refused at byte {at}: {why}");
     ValueError::new(ValueErrorKind::Json, message)
-}
-
-fn integer(literal: &str) -> Option<Int> {
-    if !is_number(literal) || literal.contains(['.', 'e', 'E']) {
-        return None;
-    }
-    match literal.strip_prefix('-') {
-        Some(_) => literal.parse().ok().map(|n: i128| n.into()),
-        None => literal.parse().ok().map(Int::Pos),
-    }
-}
-
-/// Whether `literal` follows the grammar of RFC 8259.
-fn is_number(literal: &str) -> bool {
-    let unsigned = literal.strip_prefix('-').unwrap_or(literal);
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (unsigned, None),
-    };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (mantissa, None),
-    };
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits(whole)
-        && (whole == "0" || !whole.starts_with('0'))
-        && fraction.is_none_or(digits)
-        && exponent.is_none_or(|e| digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
 }

@@ -4,6 +4,7 @@
 //! ([`canonical`]) through their [`Fingerprint`], explained by [`diff`], and shown as JSON
 //! ([`view`]). One serializer, one reader and one set of limits stand under all of it.
 
+mod access;
 pub mod canonical;
 mod decode;
 mod diff;
@@ -11,6 +12,7 @@ mod encode;
 mod error;
 mod fingerprint;
 mod json;
+mod number;
 mod secret;
 mod serializer;
 mod sink;

@@ -58,6 +58,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    #[inline]
     pub(crate) fn key(&self) -> Range<usize> {
         self.key..self.value
     }
@@ -108,6 +109,7 @@ impl Buffer {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn enter(&mut self, hint: Option<usize>) -> Result<Open, ValueError> {
         if self.depth >= self.depth_max {
             return Err(ValueError::too_deep(self.depth_max));
@@ -121,12 +123,14 @@ impl Buffer {
     }
 
     /// Leaves a container without entries.
+    #[inline]
     pub(crate) fn leave(&mut self, open: Open) {
         self.depth = self.depth.saturating_sub(1);
         self.marks.truncate(open.marks);
     }
 
     /// A key begins here.
+    #[inline]
     pub(crate) fn key(&mut self) {
         let at = self.out.len();
         self.marks.push(Mark {
@@ -137,6 +141,7 @@ impl Buffer {
     }
 
     /// The key ends and its value begins here. Answers where the key is.
+    #[inline]
     pub(crate) fn value(&mut self) -> Range<usize> {
         let at = self.out.len();
         match self.marks.last_mut() {

@@ -56,20 +56,21 @@ pub fn to_json(bytes: &[u8], out: &mut String) -> Result<(), ValueError> {
     reader.finish()
 }
 
-/// As [`to_json`], into any writer; an error of the writer ends it.
+/// As [`to_json`] for the value at the front of `bytes`, into any writer, whose error ends it.
 pub(crate) fn write_to(bytes: &[u8], out: &mut impl Write) -> Result<(), ValueError> {
     write(&mut Reader::new(bytes), out, DEPTH_MAX)
 }
 
-/// A key as a part of a JSON pointer: text as it is, anything else as its reading.
+/// The key at the front of `key` as a part of a JSON pointer: text as it is, anything else as its
+/// reading.
 pub(crate) fn shown_key(key: &[u8]) -> String {
     if let Ok(Token::Text(text)) = Reader::new(key).next() {
         return text.to_owned();
     }
     let mut shown = String::new();
-    match to_json(key, &mut shown) {
+    match write_to(key, &mut shown) {
         Ok(()) => shown,
-        Err(_) => base64(key),
+        Err(_) => "(unreadable key)".to_owned(),
     }
 }
 

@@ -80,11 +80,23 @@ impl<'a> Reader<'a> {
     }
 
     /// The next byte, left in place: enough to tell nil.
+    #[inline]
     pub(crate) fn is_nil(&self) -> bool {
         self.rest.first() == Some(&0xc0)
     }
 
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Token<'a>, ValueError> {
+        Ok(match self.raw()? {
+            Token::BadText(bytes) => {
+                std::str::from_utf8(bytes).map_or(Token::BadText(bytes), Token::Text)
+            }
+            token => token,
+        })
+    }
+
+    /// The next token, with every text as [`Token::BadText`]: nobody has looked at it yet.
+    fn raw(&mut self) -> Result<Token<'a>, ValueError> {
         let [marker] = self.array()?;
         Ok(match marker {
             0x00..=0x7f => Token::Int(Int::Pos(marker.into())),
@@ -135,7 +147,7 @@ impl<'a> Reader<'a> {
         let mut pending = 1usize;
         while pending > 0 {
             pending -= 1;
-            let inside = match self.next()? {
+            let inside = match self.raw()? {
                 Token::Array(count) => count,
                 Token::Map(count) => count.saturating_mul(2),
                 _ => 0,
@@ -153,6 +165,11 @@ impl<'a> Reader<'a> {
         Ok(before.get(..length).unwrap_or_default())
     }
 
+    /// What is not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Refuses bytes behind the value that was read.
     pub(crate) fn finish(&self) -> Result<(), ValueError> {
         match self.rest.len() {
@@ -161,12 +178,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], ValueError> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(cut_short)?;
         self.rest = rest;
         Ok(taken)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], ValueError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or_else(cut_short)?;
         self.rest = rest;
@@ -174,6 +193,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length of 1, 2 or 4 bytes, by size class 0, 1 or 2.
+    #[inline]
     fn length(&mut self, class: u8) -> Result<usize, ValueError> {
         let length = match class {
             0 => u8::from_be_bytes(self.array()?).into(),
@@ -183,9 +203,9 @@ impl<'a> Reader<'a> {
         usize::try_from(length).map_err(|_| cut_short())
     }
 
+    #[inline]
     fn text(&mut self, length: usize) -> Result<Token<'a>, ValueError> {
-        let bytes = self.take(length)?;
-        Ok(std::str::from_utf8(bytes).map_or(Token::BadText(bytes), Token::Text))
+        Ok(Token::BadText(self.take(length)?))
     }
 
     fn ext(&mut self, length: usize) -> Result<Token<'a>, ValueError> {
@@ -199,6 +219,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Every element takes a byte at least, so a count beyond what is left is a lie.
+    #[inline]
     fn list(&mut self, count: usize) -> Result<Token<'a>, ValueError> {
         if count > self.rest.len() {
             return Err(cut_short());
@@ -206,6 +227,7 @@ impl<'a> Reader<'a> {
         Ok(Token::Array(count))
     }
 
+    #[inline]
     fn map(&mut self, count: usize) -> Result<Token<'a>, ValueError> {
         if count > self.rest.len() / 2 {
             return Err(cut_short());
@@ -228,7 +250,7 @@ pub fn check(bytes: &[u8], limits: &ValueLimits) -> Result<(), ValueError> {
     // What is still to come in every open container, from the outermost.
     let mut open: Vec<usize> = Vec::new();
     loop {
-        let inside = match reader.next()? {
+        let inside = match reader.raw()? {
             Token::Array(count) => Some(count),
             Token::Map(count) => Some(count.saturating_mul(2)),
             _ => None,
