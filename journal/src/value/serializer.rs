@@ -9,12 +9,16 @@
 //! | tuple, tuple struct, sequence | array |
 //! | enum: unit / newtype / tuple / struct variant | `"V"` / `{"V": x}` / `{"V": [..]}` / `{"V": {..}}` |
 //!
+//! A number of `serde_json` is a number whether or not some crate of the build switched its
+//! feature `arbitrary_precision` on, so that a build does not change fingerprints.
+//!
 //! `Some` of anything written as nil is refused, since it would be read back as `None`.
 
 use serde::ser::{self, Serialize};
 
 use super::{
     error::{ValueError, ValueErrorKind},
+    number,
     sink::{Open, Sink, Written, slice},
     walk::Int,
 };
@@ -195,8 +199,11 @@ impl<'s, S: Sink> ser::Serializer for Serializer<'s, S> {
             count: 0,
         })
     }
-    fn serialize_struct(self, _: &'static str, len: usize) -> Result<Fields<'s, S>, ValueError> {
-        let open = self.sink.open_map(Some(len))?;
+    fn serialize_struct(self, name: &'static str, len: usize) -> Result<Fields<'s, S>, ValueError> {
+        let open = match name {
+            number::SERDE_JSON => None,
+            _ => Some(self.sink.open_map(Some(len))?),
+        };
         Ok(Fields {
             sink: self.sink,
             open,
@@ -215,7 +222,7 @@ impl<'s, S: Sink> ser::Serializer for Serializer<'s, S> {
         let open = sink.open_map(Some(len)).map_err(|e| e.at(variant))?;
         Ok(Fields {
             sink,
-            open,
+            open: Some(open),
             variant: Some((variant, outer)),
             count: 0,
         })
@@ -341,13 +348,17 @@ impl<S: Sink> ser::SerializeMap for Entries<'_, S> {
 /// A struct under construction.
 pub(crate) struct Fields<'s, S> {
     sink: &'s mut S,
-    open: Open,
+    /// None for a number of `serde_json` in disguise.
+    open: Option<Open>,
     variant: Option<(&'static str, Open)>,
     count: usize,
 }
 
 impl<S: Sink> Fields<'_, S> {
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
+        if self.open.is_none() {
+            return number::write(value, self.sink);
+        }
         self.sink.buffer().key();
         self.sink.text(key)?;
         self.sink.buffer().value();
@@ -359,8 +370,11 @@ impl<S: Sink> Fields<'_, S> {
     }
 
     fn close(self) -> Written {
+        let Some(open) = self.open else {
+            return Ok(());
+        };
         self.sink
-            .close_map(self.open, self.count, false)
+            .close_map(open, self.count, false)
             .map_err(|e| inside(e, self.variant))?;
         match self.variant {
             Some((_, outer)) => self.sink.close_map(outer, 1, true),

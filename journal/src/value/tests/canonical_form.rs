@@ -141,3 +141,54 @@ fn a_secret_leaves_no_trace() {
     assert_eq!(error.path(), "/1");
     assert!(error.message().contains("never stored"), "{error}");
 }
+
+#[test]
+fn numbers_of_serde_json_are_numbers_with_every_set_of_features() {
+    #[derive(Serialize)]
+    #[serde(rename = "$serde_json::private::Number")]
+    struct Number {
+        #[serde(rename = "$serde_json::private::Number")]
+        literal: &'static str,
+    }
+    let number = |literal| vec![Number { literal }];
+    for literal in [
+        "0",
+        "-1",
+        "120",
+        "9007199254740993",
+        "340282366920938463463374607431768211455",
+    ] {
+        assert_eq!(
+            encode(&number(literal), &limits()).unwrap(),
+            json(&format!("[{literal}]"))
+        );
+    }
+    for literal in [
+        "0.1",
+        "1.10",
+        "-2.50e-3",
+        "1e2",
+        "100.0",
+        "0.0",
+        "1e300",
+        "1.7976931348623157e308",
+    ] {
+        assert_eq!(
+            encode(&number(literal), &limits()).unwrap(),
+            json(&format!("[{literal}]"))
+        );
+        assert_eq!(of(number(literal)), of_json(&format!("[{literal}]")));
+    }
+    for literal in [
+        "0.1234567890123456789",
+        "9007199254740993.0",
+        "1e400",
+        "1e-400",
+        "x",
+        "",
+    ] {
+        let error = encode(&number(literal), &limits()).unwrap_err();
+        assert_eq!(error.kind(), ValueErrorKind::WouldChange, "{literal}");
+        assert_eq!(error.path(), "/0");
+    }
+}

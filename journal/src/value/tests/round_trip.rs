@@ -350,6 +350,12 @@ fn depth_is_refused_one_level_beyond_the_limit() {
         check(&bytes, &limits).unwrap();
         canonical::of(&nested(depth), &limits).unwrap();
         assert!(!view(&bytes).is_empty());
+        if depth < 128 {
+            let deeper = encode(&nested(depth + 1), &limits.depth_max(128)).unwrap();
+            assert_eq!(check(&deeper, &limits).unwrap_err().kind(), TooDeep);
+            let canonical = canonical::of_msgpack(&deeper, &limits);
+            assert_eq!(canonical.unwrap_err().kind(), TooDeep);
+        }
         let error = encode(&nested(depth + 1), &limits).unwrap_err();
         assert_eq!(error.kind(), TooDeep);
         assert_eq!(
