@@ -95,6 +95,18 @@ pub enum Act {
     Fire(usize),
 }
 
+impl Act {
+    /// The call that it is about.
+    #[must_use]
+    pub fn call(&self) -> usize {
+        match self {
+            Self::Open(call) | Self::Start { call, .. } | Self::Probe(call) | Self::Fire(call) => {
+                *call
+            }
+        }
+    }
+}
+
 /// What a parked thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blocked {

@@ -1,1 +1,53 @@
-//! Deedbook.
+//! Deedbook: a durable workflow journal with exactly-once-within-scope steps.
+//!
+//! Every step of a workflow is recorded before and after it happens, so that a crashed run resumes
+//! where it stopped, no step is done twice within its scope, and a stranger can check the record.
+//!
+//! In reading order: a [`Workflow`] is the user's code; its [`Context`] makes [`Step`]s, each
+//! under a policy; a [`Deedbook`] runs it.
+
+mod approval;
+mod book;
+mod branch;
+mod clock;
+mod context;
+mod control;
+mod desk;
+mod error;
+mod executor;
+mod home;
+mod operation;
+mod options;
+mod policy;
+mod random;
+mod retry;
+mod signal;
+mod step;
+mod wait;
+mod wake;
+mod worker;
+mod workflow;
+
+pub use approval::{Approval, Decided};
+pub use book::{Builder, Deedbook, Resolution};
+pub use clock::{Clock, SystemClock, TimeSource, VirtualClock};
+pub use context::Context;
+pub use error::{Error, ErrorKind, StepError, StepResultExt, WorkflowError, WorkflowErrorKind};
+pub use operation::{Attempt, Operation};
+pub use policy::{
+    AtMostOnce, Idempotent, NoPolicy, Policy, PolicyKind, Probe, Read, Receives, Reconcile,
+};
+pub use retry::Retry;
+pub use signal::Signal;
+pub use step::Step;
+pub use workflow::{Result, Workflow};
+
+pub use deedbook_journal::{
+    checkpointer::{self, Checkpointer, Filter, ThreadInfo},
+    failure::Failure,
+    history::{Divergence, DivergenceKind, Doubt},
+    id::{StoreTime, ThreadId},
+    limits::ValueLimits,
+    row::{Row, Status},
+    value::Secret,
+};

@@ -1,1 +1,3 @@
-//! Promises.
+//! The promises, tested: one module a promise.
+
+mod smoke;

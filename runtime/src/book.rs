@@ -1,0 +1,635 @@
+//! The book: what callers hold.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use deedbook_journal::{
+    checkpointer::{Checkpointer, Filter, Message, Page, Posted, ThreadInfo},
+    failure::Failure,
+    hex,
+    history::{CallKind, End, History},
+    id::ThreadId,
+    limits::ValueLimits,
+    message::{self, Cancel, Decide, Resolve, Verdict},
+    record::{Header, Role},
+    row::Status,
+    value,
+};
+use serde::Serialize;
+
+use crate::{
+    clock::{Clock, SystemClock},
+    error::{Error, ErrorKind},
+    executor::{Begin, House},
+    home::Home,
+    options::Options,
+    random::message_id,
+    worker::{Settled, Worker},
+    workflow::{Hosted, Workflow},
+};
+
+/// A journal at work: it runs threads, resumes them, and answers for them.
+///
+/// Cheap to clone. Dropping the last clone without [`shutdown`](Self::shutdown) equals a crash:
+/// nothing acknowledged is lost, and what was running is resumed at the next start.
+#[derive(Clone)]
+pub struct Deedbook {
+    worker: Arc<Worker>,
+}
+
+/// A book being put together; see [`Deedbook::open`].
+#[must_use = "a book does nothing until it is started"]
+pub struct Builder {
+    home: Home,
+    hosted: HashMap<Arc<str>, Arc<dyn Hosted>>,
+    twice: Option<&'static str>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+}
+
+impl Deedbook {
+    /// Opens the journal in this file; it must exist.
+    pub fn open(path: impl AsRef<std::path::Path>) -> Builder {
+        Builder::new(Home::Open(path.as_ref().into()))
+    }
+
+    /// Creates a journal in this file; nothing may exist under that name.
+    pub fn create(path: impl AsRef<std::path::Path>) -> Builder {
+        Builder::new(Home::Create(path.as_ref().into()))
+    }
+
+    /// Opens the journal in this file, and creates it if there is no file.
+    ///
+    /// In production prefer [`open`](Self::open): a journal that has disappeared should stop the
+    /// program, not begin an empty one.
+    pub fn open_or_create(path: impl AsRef<std::path::Path>) -> Builder {
+        Builder::new(Home::OpenOrCreate(path.as_ref().into()))
+    }
+
+    /// Keeps threads in memory: for tests and for trying things out.
+    pub fn memory() -> Builder {
+        Builder::new(Home::Memory)
+    }
+
+    /// Keeps threads in any home.
+    pub fn on(checkpointer: Arc<dyn Checkpointer>) -> Builder {
+        Builder::new(Home::Given(checkpointer))
+    }
+
+    /// Runs a thread to its end: begins it if there is none of this id, and else joins the one
+    /// there is, so that calling it again after a crash, or twice at once, is safe.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Failed`] if the workflow failed, [`ErrorKind::Cancelled`], and
+    /// [`ErrorKind::InDoubt`], [`ErrorKind::Diverged`] or [`ErrorKind::Stalled`] when the thread
+    /// cannot go on by itself. [`ErrorKind::Conflict`] if the id is taken by another workflow or
+    /// another input.
+    ///
+    /// **Cancel safety.** Dropping the future does not stop the thread.
+    pub async fn run<W: Workflow>(
+        &self,
+        thread: impl AsRef<str>,
+        input: W::Input,
+    ) -> Result<W::Output, Error> {
+        let thread = ThreadId::new(thread)?;
+        let settled = self.begin::<W>(&thread, &input).await?;
+        self.output::<W>(&thread, settled.await).await
+    }
+
+    /// Begins a thread and returns once it is durable, without waiting for its end. Joins the
+    /// thread of this id if there is one.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), for what can go wrong before the end.
+    pub async fn spawn<W: Workflow>(
+        &self,
+        thread: impl AsRef<str>,
+        input: W::Input,
+    ) -> Result<(), Error> {
+        let thread = ThreadId::new(thread)?;
+        let mut settled = Box::pin(self.begin::<W>(&thread, &input).await?);
+        // The thread is durable with its first batch, which it submits before it waits.
+        loop {
+            if self.info(&thread).await?.is_some() {
+                return Ok(());
+            }
+            let now = self.worker.house.store.now().await?;
+            let pause = self
+                .worker
+                .house
+                .clock
+                .sleep(now, now.after(Duration::from_millis(1)));
+            let mut pause = std::pin::pin!(pause);
+            let early = std::future::poll_fn(|cx| {
+                if let std::task::Poll::Ready(settled) = settled.as_mut().poll(cx) {
+                    return std::task::Poll::Ready(Some(settled));
+                }
+                pause.as_mut().poll(cx).map(|()| None)
+            })
+            .await;
+            match early {
+                Some(Ok(Err(error))) if error.kind() != ErrorKind::InDoubt => return Err(error),
+                Some(_) => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits for the end of a thread.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); [`ErrorKind::NotFound`] if there is no such thread.
+    ///
+    /// **Cancel safety.** Dropping the future does not stop the thread.
+    pub async fn wait<W: Workflow>(&self, thread: impl AsRef<str>) -> Result<W::Output, Error> {
+        let thread = ThreadId::new(thread)?;
+        let settled = self.worker.watch(&thread);
+        let info = self
+            .info(&thread)
+            .await?
+            .ok_or_else(|| not_found(&thread))?;
+        // A parked thread settles by itself; one that stopped or ended is asked again.
+        let settles = matches!(info.row.status, Status::Waiting | Status::Sleeping);
+        if !settles {
+            self.worker.reach(&thread, None);
+        }
+        self.output::<W>(&thread, settled.await).await
+    }
+
+    /// The thread as listed: durable state only. `None` if there is none.
+    ///
+    /// # Errors
+    /// The journal failed.
+    pub async fn status(&self, thread: impl AsRef<str>) -> Result<Option<ThreadInfo>, Error> {
+        let thread = ThreadId::new(thread)?;
+        self.info(&thread).await
+    }
+
+    /// Threads in the byte order of their ids: durable state only.
+    ///
+    /// # Errors
+    /// The journal failed.
+    pub async fn threads(
+        &self,
+        filter: &Filter,
+        after: Option<&ThreadId>,
+        max: usize,
+    ) -> Result<Page<ThreadInfo, ThreadId>, Error> {
+        Ok(self.worker.house.store.list(filter, after, max).await?)
+    }
+
+    /// Sends a value to a thread, under a name. It may come before the thread waits for it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such thread, [`ErrorKind::Refused`] if it has ended,
+    /// [`ErrorKind::Invalid`] if the value cannot be recorded.
+    pub async fn signal<T: Serialize + ?Sized>(
+        &self,
+        thread: impl AsRef<str>,
+        name: &str,
+        value: &T,
+    ) -> Result<(), Error> {
+        let thread = ThreadId::new(thread)?;
+        let body = value::encode(value, &self.worker.house.options.values)?;
+        self.say(&thread, message::SIGNAL, name, "program", body)
+            .await
+    }
+
+    /// Grants or denies an approval request, bound to what it shows. `request` is the request's
+    /// id as shown (`refund#0`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such thread or request, [`ErrorKind::Refused`] if it
+    /// is decided already.
+    pub async fn decide(
+        &self,
+        thread: impl AsRef<str>,
+        request: &str,
+        granted: bool,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let thread = ThreadId::new(thread)?;
+        let history = self.history(&thread).await?;
+        let call = history.find(CallKind::Approval, request).ok_or_else(|| {
+            let open = requests(&history);
+            let why = format!("there is no approval request {request:?}; {open}");
+            Error::new(ErrorKind::NotFound, why).thread(&thread)
+        })?;
+        if call.outcome.is_some() {
+            let why = format!("approval request {request} is already decided");
+            return Err(Error::new(ErrorKind::Refused, why).thread(&thread));
+        }
+        let shown = call.shown.map(|c| hex::encode(&c)).unwrap_or_default();
+        let body = Decide {
+            granted,
+            reason: reason.to_owned(),
+            shown,
+        };
+        self.say_value(&thread, message::DECIDE, request, by, &body)
+            .await
+    }
+
+    /// Settles a doubt, as a person who found out what happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such thread or step, [`ErrorKind::Refused`] if the
+    /// step is not in doubt.
+    pub async fn resolve(
+        &self,
+        thread: impl AsRef<str>,
+        step: &str,
+        resolution: Resolution,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let thread = ThreadId::new(thread)?;
+        let history = self.history(&thread).await?;
+        let now = self.worker.house.store.now().await?;
+        let body = Resolve {
+            verdict: resolution.0,
+            reason: reason.to_owned(),
+        };
+        let body = value::encode(&body, &self.worker.house.options.values)?;
+        let said = self.message(message::RESOLVE, step, by, body);
+        let draft = message::admit(&history, &said, now);
+        if draft.header.kind == deedbook_journal::record::Kind::MessageRefused {
+            let why = draft.header.why.as_deref().unwrap_or("refused").to_owned();
+            let missing = history.find(CallKind::Step, step).is_none();
+            let kind = if missing {
+                ErrorKind::NotFound
+            } else {
+                ErrorKind::Refused
+            };
+            return Err(Error::new(kind, why).thread(&thread));
+        }
+        self.post(&thread, said).await
+    }
+
+    /// Cancels a thread: nothing new begins, bodies under way may come to their end for a while,
+    /// and the thread ends as cancelled once no doubt is open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such thread, [`ErrorKind::Refused`] if it has ended.
+    pub async fn cancel(
+        &self,
+        thread: impl AsRef<str>,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let thread = ThreadId::new(thread)?;
+        let body = Cancel {
+            reason: reason.to_owned(),
+        };
+        self.say_value(&thread, message::CANCEL, "", by, &body)
+            .await
+    }
+
+    /// The home of the threads.
+    #[must_use]
+    pub fn checkpointer(&self) -> &Arc<dyn Checkpointer> {
+        &self.worker.house.store
+    }
+
+    /// Stops: takes no thread up any more, lets bodies come to their end for a while, parks
+    /// everything, and closes the journal.
+    ///
+    /// # Errors
+    /// The journal could not be closed cleanly; it is recovered at the next start.
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        self.worker.shut_down().await;
+        Ok(self.worker.house.store.close().await?)
+    }
+
+    async fn begin<W: Workflow>(
+        &self,
+        thread: &ThreadId,
+        input: &W::Input,
+    ) -> Result<tokio::sync::oneshot::Receiver<Settled>, Error> {
+        if !self.worker.hosts(W::NAME) {
+            let why = format!(
+                "workflow {:?} is not hosted here; host it with `.host(..)`",
+                W::NAME
+            );
+            return Err(Error::new(ErrorKind::NotFound, why));
+        }
+        let (input, _) = value::encode_exact(input, &self.worker.house.options.values)?;
+        let begin = Begin {
+            workflow: W::NAME.into(),
+            input: input.into(),
+        };
+        let settled = self.worker.watch(thread);
+        if let Some(there) = self.begun(thread).await? {
+            same_thread(thread, &there, &begin)?;
+        }
+        self.worker.reach(thread, Some(begin));
+        Ok(settled)
+    }
+
+    /// What the thread was begun with, if there is one.
+    async fn begun(&self, thread: &ThreadId) -> Result<Option<Begin>, Error> {
+        if let Some(begin) = self.worker.begun(thread) {
+            return Ok(Some(begin));
+        }
+        let read = self.worker.house.store.read(thread, 0, 1).await;
+        let page = match read {
+            Ok(page) => page,
+            Err(deedbook_journal::checkpointer::StoreError::NoSuchThread) => return Ok(None),
+            Err(error) => return Err(Error::from(error).thread(thread)),
+        };
+        let Some((_, record)) = page.items.first() else {
+            return Ok(None);
+        };
+        let header = Header::parse(&record.header)
+            .map_err(|e| Error::new(ErrorKind::Damaged, e.to_string()).thread(thread))?;
+        let input = record.payload(Role::Input).map(|p| p.bytes.clone());
+        let workflow = header.workflow.unwrap_or_else(|| "".into());
+        Ok(input.map(|input| Begin { workflow, input }))
+    }
+
+    async fn info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, Error> {
+        let filter = Filter {
+            prefix: Some(thread.as_str().into()),
+            ..Filter::default()
+        };
+        let page = self.worker.house.store.list(&filter, None, 1).await?;
+        // Of the ids that begin so, the id itself comes first.
+        Ok(page
+            .items
+            .into_iter()
+            .next()
+            .filter(|info| info.id == *thread))
+    }
+
+    async fn history(&self, thread: &ThreadId) -> Result<History, Error> {
+        let store = &self.worker.house.store;
+        let mut history = History::new(thread.clone(), store.identity().secret);
+        let mut from = Some(0);
+        while let Some(n) = from {
+            let page = store
+                .read(thread, n, 4 << 20)
+                .await
+                .map_err(|e| Error::from(e).thread(thread))?;
+            for (_, record) in &page.items {
+                let damaged = |why: String| Error::new(ErrorKind::Damaged, why).thread(thread);
+                let header = Header::parse(&record.header).map_err(|e| damaged(e.to_string()))?;
+                history
+                    .apply(&header, &record.payloads)
+                    .map_err(|e| damaged(e.to_string()))?;
+            }
+            from = page.next;
+        }
+        // What is under way in this process is not in doubt.
+        let held = self
+            .info(thread)
+            .await?
+            .is_some_and(|info| info.holder.is_some());
+        if !held {
+            history.loaded();
+        }
+        Ok(history)
+    }
+
+    async fn say_value<T: Serialize>(
+        &self,
+        thread: &ThreadId,
+        kind: u8,
+        name: &str,
+        by: &str,
+        body: &T,
+    ) -> Result<(), Error> {
+        let body = value::encode(body, &ValueLimits::new())?;
+        self.say(thread, kind, name, by, body).await
+    }
+
+    async fn say(
+        &self,
+        thread: &ThreadId,
+        kind: u8,
+        name: &str,
+        by: &str,
+        body: Vec<u8>,
+    ) -> Result<(), Error> {
+        let message = self.message(kind, name, by, body);
+        self.post(thread, message).await
+    }
+
+    fn message(&self, kind: u8, name: &str, by: &str, body: Vec<u8>) -> Message {
+        Message {
+            id: message_id(),
+            kind,
+            name: name.into(),
+            by: by.into(),
+            body: body.into(),
+        }
+    }
+
+    async fn post(&self, thread: &ThreadId, message: Message) -> Result<(), Error> {
+        let posted = self.worker.house.store.post(thread, message).await;
+        match posted.map_err(|e| Error::from(e).thread(thread))? {
+            Posted::Stored | Posted::AlreadyThere => {}
+            Posted::NoSuchThread => return Err(not_found(thread)),
+            Posted::ThreadEnded => {
+                let why = "it has ended, and takes no messages any more";
+                return Err(Error::new(ErrorKind::Refused, why).thread(thread));
+            }
+        }
+        self.worker.reach(thread, None);
+        Ok(())
+    }
+
+    async fn output<W: Workflow>(
+        &self,
+        thread: &ThreadId,
+        settled: Result<Settled, tokio::sync::oneshot::error::RecvError>,
+    ) -> Result<W::Output, Error> {
+        let closed = |_| Error::new(ErrorKind::Closed, "the book is gone").thread(thread);
+        let end: End = settled.map_err(closed)??;
+        match end.status {
+            Status::Done => {
+                let erased =
+                    || Error::new(ErrorKind::Damaged, "the result was erased").thread(thread);
+                let result = end.result.ok_or_else(erased)?;
+                value::decode(&result, &self.worker.house.options.values)
+                    .map_err(|e| Error::from(e).thread(thread))
+            }
+            Status::Cancelled => {
+                Err(Error::new(ErrorKind::Cancelled, "it was cancelled").thread(thread))
+            }
+            _ => {
+                let failure = end
+                    .failure
+                    .unwrap_or_else(|| Failure::new("the workflow failed"));
+                let error = Error::new(ErrorKind::Failed, failure.to_string()).thread(thread);
+                Err(error.with_failure(failure))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Deedbook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deedbook")
+            .field("home", &self.worker.house.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a person found out about a step in doubt.
+#[derive(Debug, Clone)]
+pub struct Resolution(Verdict);
+
+impl Resolution {
+    /// The effect happened, with this result.
+    ///
+    /// # Errors
+    /// The result cannot be recorded.
+    pub fn happened<T: Serialize + ?Sized>(result: &T) -> Result<Self, Error> {
+        let bytes = value::encode(result, &ValueLimits::new())?;
+        Ok(Self(Verdict::Happened(message::Bytes(bytes))))
+    }
+
+    /// The effect did not happen: the step runs again under the same key.
+    #[must_use]
+    pub fn did_not_happen() -> Self {
+        Self(Verdict::DidNotHappen)
+    }
+
+    /// The step has failed for good.
+    #[must_use]
+    pub fn failed(message: &str) -> Self {
+        Self(Verdict::Failed(Failure::new(message)))
+    }
+}
+
+impl Builder {
+    fn new(home: Home) -> Self {
+        Self {
+            home,
+            hosted: HashMap::new(),
+            twice: None,
+            clock: Arc::new(SystemClock),
+            options: Options::default(),
+        }
+    }
+
+    /// Hosts a workflow: its threads run here.
+    pub fn host<W: Workflow>(mut self, workflow: W) -> Self {
+        if self
+            .hosted
+            .insert(W::NAME.into(), Arc::new(workflow))
+            .is_some()
+        {
+            self.twice = Some(W::NAME);
+        }
+        self
+    }
+
+    /// Takes the time from this clock: for tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The version of your code, recorded with every run and shown with a divergence.
+    pub fn build(mut self, version: impl Into<Arc<str>>) -> Self {
+        self.options.build = Some(version.into());
+        self
+    }
+
+    /// Who runs this book, recorded with every run (`svc:refunds`).
+    pub fn holder(mut self, holder: impl Into<Arc<str>>) -> Self {
+        self.options.holder = holder.into();
+        self
+    }
+
+    /// Limits on every recorded value. Default: depth 64, 16 MiB.
+    pub fn value_limits(mut self, limits: ValueLimits) -> Self {
+        self.options.values = limits;
+        self
+    }
+
+    /// How long a shutdown waits for bodies that are under way. Default 5 s.
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.options.shutdown_grace = grace;
+        self
+    }
+
+    /// How long a cancellation waits for bodies that are under way. Default 30 s.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.options.cancel_grace = grace;
+        self
+    }
+
+    /// How often threads are looked for that became due without this process knowing. Default
+    /// 1 s.
+    pub fn look_every(mut self, time: Duration) -> Self {
+        self.options.look_every = time;
+        self
+    }
+
+    /// Starts: opens the home, and resumes everything that was unfinished.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Open`] if the journal cannot be opened, [`ErrorKind::Conflict`] if two
+    /// workflows have one name.
+    pub async fn start(self) -> Result<Deedbook, Error> {
+        if let Some(name) = self.twice {
+            let why = format!("two workflows named {name:?} are hosted; give one another NAME");
+            return Err(Error::new(ErrorKind::Conflict, why));
+        }
+        let store = self.home.open(&*self.clock)?;
+        let house = House {
+            store,
+            clock: self.clock,
+            options: Arc::new(self.options),
+        };
+        let worker = Worker::new(house, self.hosted);
+        worker.start().await?;
+        Ok(Deedbook { worker })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("home", &self.home)
+            .finish_non_exhaustive()
+    }
+}
+
+fn same_thread(thread: &ThreadId, there: &Begin, begin: &Begin) -> Result<(), Error> {
+    if there.workflow != begin.workflow {
+        let why = format!(
+            "it exists as a thread of workflow {:?}; choose another id for {:?}",
+            there.workflow, begin.workflow
+        );
+        return Err(Error::new(ErrorKind::Conflict, why).thread(thread));
+    }
+    let differences = value::diff(&there.input, &begin.input, &[]);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let fields: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    let why = format!(
+        "it exists with another input: {}; choose another id, or give the recorded input",
+        fields.join(", ")
+    );
+    Err(Error::new(ErrorKind::Conflict, why).thread(thread))
+}
+
+fn requests(history: &History) -> String {
+    let open: Vec<_> = history
+        .calls()
+        .iter()
+        .filter(|c| c.kind == CallKind::Approval && c.outcome.is_none())
+        .map(|c| c.id.to_string())
+        .collect();
+    match open.as_slice() {
+        [] => "no request is open".to_owned(),
+        open => format!("open are {}", open.join(", ")),
+    }
+}
+
+fn not_found(thread: &ThreadId) -> Error {
+    Error::new(ErrorKind::NotFound, "there is no such thread").thread(thread)
+}

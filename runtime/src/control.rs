@@ -1,0 +1,81 @@
+//! How the worker reaches a thread that is loaded.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use deedbook_journal::id::Epoch;
+
+use crate::{executor::Begin, wake::Wakeups};
+
+/// The worker's hand on one loaded thread.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) wakeups: Arc<Wakeups>,
+    /// What the thread was begun with, if it was begun here.
+    pub(crate) begin: Option<Begin>,
+    nudged: AtomicBool,
+    stopping: AtomicBool,
+    lost: AtomicBool,
+    /// Zero before the claim.
+    epoch: AtomicU64,
+}
+
+impl Control {
+    pub(crate) fn new(begin: Option<Begin>) -> Arc<Self> {
+        Arc::new(Self {
+            wakeups: Arc::new(Wakeups::default()),
+            begin,
+            nudged: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+        })
+    }
+
+    /// Something was said to the thread.
+    pub(crate) fn nudge(&self) {
+        self.nudged.store(true, Ordering::Release);
+        self.wakeups.changed.notify_one();
+    }
+
+    pub(crate) fn is_nudged(&self) -> bool {
+        self.nudged.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_nudge(&self) -> bool {
+        self.nudged.swap(false, Ordering::AcqRel)
+    }
+
+    /// The book is shutting down.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wakeups.changed.notify_one();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// The lease is lost.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.wakeups.changed.notify_one();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn held_under(&self, epoch: Epoch) {
+        self.epoch.store(epoch.0, Ordering::Release);
+    }
+
+    /// The epoch under which the thread is held, if it is.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        Some(self.epoch.load(Ordering::Acquire))
+            .filter(|e| *e > 0)
+            .map(Epoch)
+    }
+}

@@ -1,0 +1,393 @@
+//! The three errors: inside a body, inside a workflow, and outside of both.
+
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+use deedbook_journal::{
+    checkpointer::StoreError,
+    failure::Failure,
+    history::Divergence,
+    id::{InvalidName, ThreadId},
+    value::ValueError,
+};
+
+/// What a body returns when it does not return a value.
+///
+/// Any [`std::error::Error`] converts by `?`, and then means *nobody knows whether the effect
+/// happened*; say more where more is known: [`StepError::terminal`], [`StepError::not_applied`].
+///
+/// It does not implement [`std::error::Error`] itself, which is what lets everything that does
+/// convert into it.
+///
+/// ```
+/// use deedbook::StepError;
+///
+/// fn pay() -> Result<(), StepError> {
+///     let refused = std::io::Error::other("account closed");
+///     Err(StepError::from(refused).terminal())
+/// }
+/// assert_eq!(pay().unwrap_err().to_string(), "account closed");
+/// ```
+#[derive(Debug, Clone)]
+pub struct StepError {
+    pub(crate) class: Class,
+    pub(crate) failure: Failure,
+}
+
+/// What is known of a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Nothing.
+    Unlabelled,
+    /// Another attempt would fail the same way.
+    Terminal,
+    /// It had no effect.
+    NotApplied,
+}
+
+impl StepError {
+    /// An error from a text.
+    #[must_use]
+    pub fn new(message: impl AsRef<str>) -> Self {
+        Self {
+            class: Class::Unlabelled,
+            failure: Failure::new(message),
+        }
+    }
+
+    /// An error from a boxed one: for `anyhow::Error`, write
+    /// `.map_err(|e| StepError::boxed(e.into()))`.
+    #[must_use]
+    pub fn boxed(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self {
+            class: Class::Unlabelled,
+            failure: Failure::of(&*error),
+        }
+    }
+
+    /// Says that the attempt failed for good: no other attempt is made, and the step has failed.
+    #[must_use]
+    pub fn terminal(mut self) -> Self {
+        self.class = Class::Terminal;
+        self
+    }
+
+    /// Says that the attempt certainly had no effect: another one may be made whatever the
+    /// policy is.
+    #[must_use]
+    pub fn not_applied(mut self) -> Self {
+        self.class = Class::NotApplied;
+        self
+    }
+
+    /// Gives the error a short word that the workflow can branch on ([`WorkflowError::code`]).
+    #[must_use]
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.failure = self.failure.code(code);
+        self
+    }
+}
+
+impl<E: StdError + 'static> From<E> for StepError {
+    fn from(error: E) -> Self {
+        Self {
+            class: Class::Unlabelled,
+            failure: Failure::of(&error),
+        }
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+/// Says what is known of an error, at the end of a call.
+///
+/// ```
+/// use deedbook::{StepError, StepResultExt};
+///
+/// fn reserve() -> Result<(), StepError> {
+///     Err(std::io::Error::other("no connection")).not_applied()
+/// }
+/// # assert!(reserve().is_err());
+/// ```
+pub trait StepResultExt<T> {
+    /// [`StepError::terminal`].
+    ///
+    /// # Errors
+    /// The error, so labelled.
+    fn terminal(self) -> Result<T, StepError>;
+
+    /// [`StepError::not_applied`].
+    ///
+    /// # Errors
+    /// The error, so labelled.
+    fn not_applied(self) -> Result<T, StepError>;
+}
+
+impl<T, E: Into<StepError>> StepResultExt<T> for Result<T, E> {
+    fn terminal(self) -> Result<T, StepError> {
+        self.map_err(|e| e.into().terminal())
+    }
+
+    fn not_applied(self) -> Result<T, StepError> {
+        self.map_err(|e| e.into().not_applied())
+    }
+}
+
+/// What a workflow is given for a call that has no value, and what it returns when it fails.
+///
+/// Replay gives exactly the same one. Any [`std::error::Error`] converts by `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowError {
+    kind: WorkflowErrorKind,
+    call: Option<Arc<str>>,
+    failure: Failure,
+}
+
+/// The kinds of [`WorkflowError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WorkflowErrorKind {
+    /// A step failed for good.
+    StepFailed,
+    /// A step happened, and its result could not be stored.
+    ResultNotStored,
+    /// Arguments, a name or a value cannot be recorded; nothing was executed.
+    NotRecordable,
+    /// A wait was over before what it waited for came.
+    TimedOut,
+    /// Raised by the workflow's own code.
+    Other,
+}
+
+impl WorkflowError {
+    /// An error from a text.
+    #[must_use]
+    pub fn new(message: impl AsRef<str>) -> Self {
+        Self {
+            kind: WorkflowErrorKind::Other,
+            call: None,
+            failure: Failure::new(message),
+        }
+    }
+
+    /// An error from a boxed one: for `anyhow::Error`, write
+    /// `.map_err(|e| WorkflowError::boxed(e.into()))`.
+    #[must_use]
+    pub fn boxed(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self {
+            kind: WorkflowErrorKind::Other,
+            call: None,
+            failure: Failure::of(&*error),
+        }
+    }
+
+    pub(crate) fn of_call(kind: WorkflowErrorKind, call: &str, failure: Failure) -> Self {
+        Self {
+            kind,
+            call: Some(call.into()),
+            failure,
+        }
+    }
+
+    /// Gives the error a short word that callers can branch on.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.failure = self.failure.code(code);
+        self
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> WorkflowErrorKind {
+        self.kind
+    }
+
+    /// The call that failed, as shown (`pay#0`), if one did.
+    #[must_use]
+    pub fn call(&self) -> Option<&str> {
+        self.call.as_deref()
+    }
+
+    /// The short word that the error was given, empty if none.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.failure.code
+    }
+
+    /// What went wrong, as recorded.
+    #[must_use]
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// The failure under which the thread ends: the call is said in the message.
+    pub(crate) fn into_failure(self) -> Failure {
+        let mut failure = self.failure;
+        if let Some(call) = self.call {
+            failure.message = format!("{call}: {}", failure.message);
+        }
+        failure
+    }
+}
+
+impl<E: StdError + 'static> From<E> for WorkflowError {
+    fn from(error: E) -> Self {
+        Self {
+            kind: WorkflowErrorKind::Other,
+            call: None,
+            failure: Failure::of(&error),
+        }
+    }
+}
+
+impl fmt::Display for WorkflowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(call) = &self.call {
+            write!(f, "{call}: ")?;
+        }
+        fmt::Display::fmt(&self.failure, f)
+    }
+}
+
+/// What callers of a [`Deedbook`](crate::Deedbook) are given.
+#[derive(Debug, Clone)]
+pub struct Error(Box<Repr>);
+
+#[derive(Debug, Clone)]
+struct Repr {
+    kind: ErrorKind,
+    thread: Option<ThreadId>,
+    message: String,
+    failure: Option<Failure>,
+    divergence: Option<Divergence>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The workflow returned an error, which is recorded.
+    Failed,
+    /// The thread was cancelled.
+    Cancelled,
+    /// A step of the thread is in doubt, and a person is to settle it.
+    InDoubt,
+    /// The code disagrees with the records.
+    Diverged,
+    /// The workflow waits for something that Deedbook does not know, or misused its context.
+    Stalled,
+    /// The workflow's code panicked; the thread stays where it was.
+    Panicked,
+    /// The thread exists with another workflow or another input.
+    Conflict,
+    /// There is no such thread, request, step or workflow.
+    NotFound,
+    /// What was asked does not fit the thread's state.
+    Refused,
+    /// A name, an input or a value cannot be used.
+    Invalid,
+    /// Another process has taken the thread over.
+    Fenced,
+    /// The outcome of a write is unknown, or the journal failed: reopen it.
+    Journal,
+    /// A record is damaged.
+    Damaged,
+    /// The journal is locked, missing, foreign, or cannot be opened.
+    Open,
+    /// The book is shut down or shutting down.
+    Closed,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self(Box::new(Repr {
+            kind,
+            thread: None,
+            message,
+            failure: None,
+            divergence: None,
+        }))
+    }
+
+    pub(crate) fn thread(mut self, thread: &ThreadId) -> Self {
+        self.0.thread = Some(thread.clone());
+        self
+    }
+
+    pub(crate) fn with_failure(mut self, failure: Failure) -> Self {
+        self.0.failure = Some(failure);
+        self
+    }
+
+    pub(crate) fn diverged(thread: &ThreadId, divergence: Divergence) -> Self {
+        let mut error = Self::new(ErrorKind::Diverged, divergence.to_string()).thread(thread);
+        error.0.divergence = Some(divergence);
+        error
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The thread that it is about.
+    #[must_use]
+    pub fn thread_id(&self) -> Option<&ThreadId> {
+        self.0.thread.as_ref()
+    }
+
+    /// The recorded failure of a thread that failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        self.0.failure.as_ref()
+    }
+
+    /// Where and how the code disagrees with the records.
+    #[must_use]
+    pub fn divergence(&self) -> Option<&Divergence> {
+        self.0.divergence.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(thread) = &self.0.thread {
+            write!(f, "thread {thread:?}: ")?;
+        }
+        f.write_str(&self.0.message)
+    }
+}
+
+impl StdError for Error {}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        let kind = match &error {
+            StoreError::Fenced { .. } | StoreError::Held { .. } | StoreError::Moved { .. } => {
+                ErrorKind::Fenced
+            }
+            StoreError::NoSuchThread => ErrorKind::NotFound,
+            StoreError::Damaged { .. } => ErrorKind::Damaged,
+            StoreError::Closed => ErrorKind::Closed,
+            _ => ErrorKind::Journal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<InvalidName> for Error {
+    fn from(error: InvalidName) -> Self {
+        Self::new(ErrorKind::Invalid, error.to_string())
+    }
+}
+
+impl From<ValueError> for Error {
+    fn from(error: ValueError) -> Self {
+        Self::new(ErrorKind::Invalid, error.to_string())
+    }
+}
