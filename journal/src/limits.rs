@@ -81,3 +81,45 @@ pub const APPEND_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Largest message to a thread, in bytes: the largest value and some room for names.
 pub const MESSAGE_BYTES_MAX: usize = 17 * 1024 * 1024;
+
+/// Page cache of the embedded home unless set, in bytes.
+pub const EMBEDDED_CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
+
+/// Most elements that the embedded home commits together.
+pub const EMBEDDED_GROUP_ELEMENTS_MAX: usize = 4096;
+
+/// Bytes beyond which the embedded home takes no further element into a commit.
+pub const EMBEDDED_GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Most calls that wait for the embedded home's writer; further ones wait for their turn to wait.
+pub const EMBEDDED_QUEUE_MAX: usize = 4096;
+
+/// Entries in the embedded home's log after which rows and lists follow: what opening after a
+/// crash has to read again.
+pub const EMBEDDED_UNSETTLED_ENTRIES_MAX: usize = 1024;
+
+/// Bytes in the embedded home's log after which rows and lists follow.
+pub const EMBEDDED_UNSETTLED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Most extents in one stored list.
+pub const EMBEDDED_LIST_EXTENTS_MAX: usize = 64;
+
+/// Threads that read for the embedded home.
+pub const EMBEDDED_READERS: usize = 2;
+
+/// Most bytes that one call reads or lists from the embedded home, whatever it asks for; a single
+/// record is read all the same.
+pub const EMBEDDED_READ_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Most entries of the log in one answer of the embedded home.
+pub const EMBEDDED_LOG_ENTRIES_MAX: usize = 65_536;
+
+/// Most threads in one answer of the embedded home.
+pub const EMBEDDED_LIST_THREADS_MAX: usize = 10_000;
+
+/// Most threads in memory that a list looks at before it lets others have their turn.
+pub const EMBEDDED_LIST_LOOK_MAX: usize = 1024;
+
+/// Bytes up to which an append is checked on its caller's thread and not on the embedded home's
+/// writer.
+pub const EMBEDDED_CHECK_BYTES_MAX: usize = 256 * 1024;

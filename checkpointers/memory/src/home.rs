@@ -14,7 +14,7 @@ use deedbook_journal::{
     },
     embedded::{StoreClock, TimeSource},
     id::{Epoch, LogIndex, Position, StoreTime, ThreadId},
-    record::{Record, Role},
+    record::Role,
 };
 
 use crate::state::State;

@@ -14,7 +14,7 @@ use deedbook_journal::{
         ThreadInfo,
     },
     id::{Epoch, LogIndex, MessageId, Position, StoreTime, ThreadId},
-    record::{Record, RecordHash, Role},
+    record::{RecordHash, Role},
     row::Row,
 };
 
@@ -113,6 +113,10 @@ impl State {
     ) -> Result<RecordPage> {
         let thread = self.thread(id)?;
         let start = usize::try_from(from).unwrap_or(usize::MAX);
+        if start >= thread.records.len() {
+            let items = Vec::new();
+            return Ok(Page { items, next: None });
+        }
         let mut prev = match start.checked_sub(1).and_then(|n| thread.records.get(n)) {
             Some(before) => before.hash,
             None => RecordHash::ZERO,

@@ -1,5 +1,378 @@
-//! The embedded home: one file, one process.
+//! The embedded home: one redb file, one process, one thread that writes.
+//!
+//! **On disk.** The table `log` is the authority: every append puts one entry for each thread at
+//! its right edge, and a commit writes nothing else. Rows, lists of extents and message ids follow
+//! in bulk; after a crash the log tells what they lack. `docs/decisions/0001-layout.md` has the
+//! figures behind this. Every commit is two-phase.
+//!
+//! **In memory.** Every unfinished thread (its row and its tail), so that claims and lists of
+//! unfinished threads touch no table; of the ended ones a hash of the id. Opening reads all rows
+//! and no record.
+//!
+//! **When something fails.** After an error of the system in a write, or a panic of the storage
+//! library in one, the handle is dead: those who wait hear [`StoreError::Unknown`] if the write
+//! may have happened and [`StoreError::Failed`] if not. What a read finds damaged is
+//! [`StoreError::Damaged`] and leaves the rest readable.
 
+mod backend;
 mod clock;
+mod code;
+mod core;
+mod create;
+mod disk;
+mod entry;
+mod error;
+mod group;
+mod list;
+mod lock;
+mod open;
+mod options;
+mod reader;
+mod settle;
+mod state;
+mod tables;
+mod writer;
 
-pub use clock::{StoreClock, TimeSource};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::sync::{Semaphore, oneshot};
+
+pub use self::{
+    clock::{StoreClock, TimeSource},
+    disk::{Disk, DiskFile, RealDisk},
+    error::{CreateError, Holder, OpenError},
+    options::{CreateOptions, OpenOptions},
+};
+use self::{
+    core::Core,
+    group::Element,
+    writer::{Ask, Erasure, Request},
+};
+use crate::{
+    admit,
+    checkpointer::{
+        Append, BoxFuture, Checkpointer, Claim, Filter, Lease, LogEntry, Message, Page, Posted,
+        RecordPage, StoreError, StoreIdentity, ThreadInfo,
+    },
+    id::{Epoch, LogIndex, Position, StoreTime, ThreadId},
+    limits::{EMBEDDED_CHECK_BYTES_MAX, EMBEDDED_QUEUE_MAX, EMBEDDED_READERS},
+    record::{Record, Role},
+};
+
+type Result<T> = std::result::Result<T, StoreError>;
+type Job = Box<dyn FnOnce(&Core) + Send>;
+
+/// A journal in one file.
+///
+/// Dropping it without [`Checkpointer::close`] is a crash: everything acknowledged is there, and
+/// the next open recovers. Creating, opening and dropping block the calling thread for as long as
+/// the disk takes.
+#[derive(Debug)]
+pub struct Embedded {
+    core: Arc<Core>,
+    turns: Arc<Semaphore>,
+    writer: Option<Sender<Request>>,
+    readers: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What there is to say about an open journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EmbeddedInfo {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The version of its format.
+    pub format_version: u8,
+    /// Its log id.
+    pub log_id: [u8; 16],
+    /// How long recovery took when it was opened; `None` if it had been closed.
+    pub recovery: Option<Duration>,
+    /// Threads, ended ones included.
+    pub threads: u64,
+    /// Records of all threads.
+    pub records: u64,
+    /// The length of its file; 0 once it is closed.
+    pub file_bytes: u64,
+}
+
+impl Embedded {
+    /// Makes a journal and opens it. It is made aside and gets its name when it is complete and
+    /// durable, so that nobody ever sees half of one; of several that try at once, one succeeds.
+    ///
+    /// # Errors
+    /// [`CreateError::AlreadyExists`] if there is something at the path; else what the system said.
+    pub fn create(
+        path: impl AsRef<Path>,
+        options: CreateOptions,
+    ) -> std::result::Result<Self, CreateError> {
+        let path = path.as_ref();
+        let core = create::create(path, &options)?;
+        Self::start(core).map_err(|source| CreateError::Io {
+            path: path.into(),
+            what: "start threads for it",
+            source,
+        })
+    }
+
+    /// Opens a journal. It never makes one, and leaves whatever it refuses as it was.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+    ) -> std::result::Result<Self, OpenError> {
+        let path = path.as_ref();
+        let core = open::open(path, &options)?;
+        Self::start(core).map_err(|source| OpenError::Io {
+            path: path.into(),
+            what: "start threads for it",
+            source,
+        })
+    }
+
+    fn start(core: Core) -> std::io::Result<Self> {
+        let core = Arc::new(core);
+        let (writer, requests) = mpsc::channel();
+        let (readers, jobs) = mpsc::channel();
+        let jobs = Arc::new(Mutex::new(jobs));
+        let mut threads = Vec::new();
+        let shared = Arc::clone(&core);
+        threads.push(spawn("deedbook-writer", move || {
+            writer::run(shared, &requests)
+        })?);
+        for _ in 0..EMBEDDED_READERS {
+            let (shared, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
+            threads.push(spawn("deedbook-reader", move || serve(&shared, &jobs))?);
+        }
+        Ok(Self {
+            core,
+            turns: Arc::new(Semaphore::new(EMBEDDED_QUEUE_MAX)),
+            writer: Some(writer),
+            readers: Some(readers),
+            threads,
+        })
+    }
+
+    /// What there is to say about it.
+    #[must_use]
+    pub fn info(&self) -> EmbeddedInfo {
+        let (threads, records) = {
+            let state = self.core.state();
+            (state.count, state.next.leaf)
+        };
+        let opened = self.core.opened();
+        let file_bytes = opened.as_ref().and_then(|o| o.gate.file_len().ok());
+        EmbeddedInfo {
+            path: self.core.path.clone(),
+            format_version: tables::FORMAT_VERSION,
+            log_id: self.core.identity.log_id,
+            recovery: self.core.recovery,
+            threads,
+            records,
+            file_bytes: file_bytes.unwrap_or(0),
+        }
+    }
+
+    /// Asks the writer, and waits for its answer.
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let turn = turn.map_err(|_| StoreError::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        let request = Request {
+            ask: ask(reply),
+            _turn: turn,
+        };
+        let sent = self
+            .writer
+            .as_ref()
+            .is_some_and(|w| w.send(request).is_ok());
+        if !sent {
+            return Err(self.gone());
+        }
+        answer.await.map_err(|_| self.gone())
+    }
+
+    /// Has a reader do something, and waits for it.
+    async fn read_off<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Core) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |core| drop(reply.send(run(core))));
+        let sent = self.readers.as_ref().is_some_and(|r| r.send(job).is_ok());
+        if !sent {
+            return Err(self.gone());
+        }
+        answer.await.map_err(|_| self.gone())?
+    }
+
+    /// A thread of the home ended without an answer: it never should.
+    fn gone(&self) -> StoreError {
+        self.core.end("a thread of the journal has ended")
+    }
+
+    /// Checks an element on the caller's own thread, so that the writer need not.
+    fn element(&self, append: Append) -> Element {
+        let bytes: usize = append.records.iter().map(Record::size).sum();
+        let before = {
+            let state = self.core.state();
+            state.threads.get(&append.thread).map(|t| t.tail)
+        };
+        let checked = before
+            .filter(|_| bytes <= EMBEDDED_CHECK_BYTES_MAX)
+            .and_then(|before| {
+                // What is refused here may follow what the writer has in hand: it decides.
+                let after = admit::admit(&self.core.identity.log_id, &before, &append).ok()?;
+                Some((before, after))
+            });
+        Element { append, checked }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.writer = None;
+        self.readers = None;
+        for thread in self.threads.drain(..) {
+            // Whatever ended a thread was answered where it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// A reader: takes one job after another until the handle is gone.
+fn serve(core: &Core, jobs: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match job {
+            Ok(job) => job(core),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Checkpointer for Embedded {
+    fn identity(&self) -> &StoreIdentity {
+        &self.core.identity
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<StoreTime>> {
+        Box::pin(async move {
+            self.core.alive()?;
+            Ok(self.core.clock.now())
+        })
+    }
+
+    fn append(&self, group: Vec<Append>) -> BoxFuture<'_, Vec<Result<Position>>> {
+        Box::pin(async move {
+            let count = group.len();
+            if let Err(error) = self.core.alive() {
+                return vec![Err(error); count];
+            }
+            let elements = group.into_iter().map(|a| self.element(a)).collect();
+            let results = self.ask(|reply| Ask::Append(elements, reply)).await;
+            results.unwrap_or_else(|error| vec![Err(error); count])
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        from: Position,
+        bytes_max: usize,
+    ) -> BoxFuture<'a, Result<RecordPage>> {
+        let thread = thread.clone();
+        Box::pin(self.read_off(move |core| reader::read(core, &thread, from, bytes_max)))
+    }
+
+    fn post<'a>(&'a self, to: &'a ThreadId, message: Message) -> BoxFuture<'a, Result<Posted>> {
+        Box::pin(async move {
+            self.ask(|reply| Ask::Post(to.clone(), message, reply))
+                .await?
+        })
+    }
+
+    fn inbox<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Message>>> {
+        let thread = thread.clone();
+        Box::pin(self.read_off(move |core| reader::inbox(core, &thread)))
+    }
+
+    fn claim<'a>(
+        &'a self,
+        which: Claim,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Lease>>> {
+        Box::pin(async move {
+            self.ask(|r| Ask::Claim(which, holder.into(), ttl, r))
+                .await?
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        leases: &'a [(ThreadId, Epoch)],
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Option<StoreTime>>>> {
+        Box::pin(async move {
+            self.core.alive()?;
+            self.ask(|reply| Ask::Renew(leases.to_vec(), ttl, reply))
+                .await
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        filter: &'a Filter,
+        after: Option<&'a ThreadId>,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Page<ThreadInfo, ThreadId>>> {
+        let (filter, after) = (filter.clone(), after.cloned());
+        Box::pin(
+            self.read_off(move |core| {
+                list::list(core, &filter, after.as_ref(), max, core.clock.now())
+            }),
+        )
+    }
+
+    fn log(&self, from: LogIndex, max: usize) -> BoxFuture<'_, Result<Page<LogEntry, LogIndex>>> {
+        Box::pin(self.read_off(move |core| reader::log(core, from, max)))
+    }
+
+    fn erase<'a>(
+        &'a self,
+        thread: &'a ThreadId,
+        n: Position,
+        role: Role,
+        note: Append,
+    ) -> BoxFuture<'a, Result<Position>> {
+        Box::pin(async move {
+            if note.thread != *thread {
+                return Err(admit::refused(
+                    "the note about an erasure is of another thread",
+                ));
+            }
+            let note = self.element(note);
+            let erasure = Erasure { n, role, note };
+            self.ask(|reply| Ask::Erase(erasure, reply)).await?
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.ask(Ask::Close).await? })
+    }
+}

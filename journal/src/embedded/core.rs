@@ -1,0 +1,177 @@
+//! What the writer, the readers and the handle share.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
+};
+
+use redb::{Database, ReadTransaction, ReadableDatabase};
+
+use super::{
+    backend::Gate,
+    clock::StoreClock,
+    state::{State, Thread},
+    tables::{self, Settled, THREADS},
+};
+use crate::{
+    checkpointer::{StoreError, StoreIdentity},
+    id::ThreadId,
+};
+
+/// The open file.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) db: Database,
+    pub(super) gate: Arc<Gate>,
+}
+
+/// Shared by all threads of a home.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) path: PathBuf,
+    pub(super) identity: StoreIdentity,
+    pub(super) clock: StoreClock,
+    /// `None` once it is closed.
+    pub(super) opened: RwLock<Option<Opened>>,
+    pub(super) state: Mutex<State>,
+    /// Why nothing works any more.
+    pub(super) over: OnceLock<StoreError>,
+    /// What the tables said when the journal was opened.
+    pub(super) found: Settled,
+    pub(super) recovery: Option<Duration>,
+}
+
+/// What went wrong in the storage library.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The system refused, so that nothing more is known about the file.
+    Io(String),
+    /// The file is not as it should be.
+    Damage(String),
+}
+
+impl Fault {
+    pub(super) fn why(&self) -> &str {
+        match self {
+            Self::Io(why) | Self::Damage(why) => why,
+        }
+    }
+}
+
+/// Runs code of the storage library: its panics, which damage can cause, end here.
+pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, Fault> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(match error {
+            redb::Error::Corrupted(why) => Fault::Damage(why),
+            // Damage can also show itself as a place beyond the end of the file.
+            redb::Error::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Fault::Damage(format!("a page lies beyond the end of the file: {e}"))
+            }
+            redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TableIsMultimap(_)
+            | redb::Error::TableDoesNotExist(_)
+            | redb::Error::TypeDefinitionChanged { .. } => Fault::Damage(error.to_string()),
+            other => Fault::Io(other.to_string()),
+        }),
+        Err(panic) => Err(Fault::Damage(panic_text(&*panic))),
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!(
+        "the storage library panicked: {}",
+        text.unwrap_or("without a word")
+    )
+}
+
+impl Core {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn opened(&self) -> RwLockReadGuard<'_, Option<Opened>> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether calls are still answered.
+    pub(super) fn alive(&self) -> Result<(), StoreError> {
+        match self.over.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Ends it all. The first reason stays.
+    pub(super) fn end(&self, why: &str) -> StoreError {
+        let failed = StoreError::Failed { why: why.into() };
+        self.over.get_or_init(|| failed).clone()
+    }
+
+    /// Runs a read of the tables for `thread`.
+    pub(super) fn reading<T>(
+        &self,
+        thread: &ThreadId,
+        run: impl FnOnce(&ReadTransaction) -> Result<Result<T, StoreError>, redb::Error>,
+    ) -> Result<T, StoreError> {
+        self.alive()?;
+        let opened = self.opened();
+        let Some(opened) = &*opened else {
+            return Err(StoreError::Closed);
+        };
+        let read = guarded(|| {
+            let transaction = opened.db.begin_read()?;
+            run(&transaction)
+        });
+        match read {
+            Ok(result) => result,
+            Err(Fault::Damage(why)) => Err(StoreError::Damaged {
+                thread: thread.clone(),
+                n: 0,
+                why: why.into(),
+            }),
+            Err(Fault::Io(why)) => Err(self.end(&why)),
+        }
+    }
+
+    /// A thread as its table has it.
+    pub(super) fn stored_thread(&self, id: &ThreadId) -> Result<Thread, StoreError> {
+        self.reading(id, |transaction| {
+            let threads = transaction.open_table(THREADS)?;
+            let key = id.as_str().as_bytes();
+            let damaged = |why: &str| StoreError::Damaged {
+                thread: id.clone(),
+                n: 0,
+                why: why.into(),
+            };
+            Ok(match threads.get(key)? {
+                Some(stored) => tables::read_thread(key, stored.value()).map_err(&damaged),
+                None => Err(damaged("its row is missing")),
+            })
+        })
+    }
+
+    /// Has the thread in memory, if there is one. Only the writer calls this.
+    pub(super) fn load(&self, id: &ThreadId) -> Result<bool, StoreError> {
+        {
+            let state = self.state();
+            if state.threads.contains_key(id) {
+                return Ok(true);
+            }
+            if let Some(damaged) = state.damage(id) {
+                return Err(damaged);
+            }
+            if !state.is_away(id) {
+                return Ok(false);
+            }
+        }
+        let thread = self.stored_thread(id)?;
+        self.state().admit_stored(id.clone(), thread, false);
+        Ok(true)
+    }
+}

@@ -1,0 +1,160 @@
+//! Why a journal could not be made or opened.
+
+use std::{io, path::PathBuf, time::Duration};
+
+/// Why a journal could not be made. Nothing is left at its path.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// Something has this name already; it was not touched.
+    #[error("{}: there is something with this name already; open it, or choose another", path.display())]
+    AlreadyExists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The storage library failed.
+    #[error("{}: cannot be made: {why}", path.display())]
+    Storage {
+        /// The path.
+        path: PathBuf,
+        /// What it said.
+        why: String,
+    },
+    /// The journal is there and complete, and could not be opened.
+    #[error("{}: was made, but cannot be opened: {source}", path.display())]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: OpenError,
+    },
+}
+
+/// Why a journal could not be opened. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is nothing at the path. Opening never creates.
+    #[error("{}: there is no journal; create one, or check the path", path.display())]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another process, or another handle of this one, has it open.
+    #[error("{}: in use by {holder}{}; stop it, or work through it", path.display(), waited_text(waited))]
+    Locked {
+        /// The path.
+        path: PathBuf,
+        /// Who has it, as well as the system tells.
+        holder: Holder,
+        /// How long was waited for it.
+        waited: Duration,
+    },
+    /// The file has no bytes.
+    #[error(
+        "{}: is empty, so it is not a journal, or its content was lost; restore it from a \
+         backup, or remove it and create a new one", path.display()
+    )]
+    Empty {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("{}: is not a journal ({why}); check the path", path.display())]
+    NotAJournal {
+        /// The path.
+        path: PathBuf,
+        /// How that was seen.
+        why: String,
+    },
+    /// The file was written by a newer version.
+    #[error(
+        "{}: has format version {found} and this build reads up to {known}; use a newer build",
+        path.display()
+    )]
+    Newer {
+        /// The path.
+        path: PathBuf,
+        /// Its version.
+        found: u8,
+        /// The newest one known here.
+        known: u8,
+    },
+    /// The file is shorter than it says it is.
+    #[error(
+        "{}: is truncated: it has {have} bytes and must have {want}; restore it from a backup",
+        path.display()
+    )]
+    Truncated {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        have: u64,
+        /// The length it must have.
+        want: u64,
+    },
+    /// What opening reads is damaged.
+    #[error("{}: is damaged: {why}; restore it from a backup", path.display())]
+    Damaged {
+        /// The path.
+        path: PathBuf,
+        /// What does not match.
+        why: String,
+    },
+    /// A symbolic link, a folder or a device.
+    #[error("{}: is refused: {source}; name the file itself", path.display())]
+    Refused {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        source: io::Error,
+    },
+    /// The system refused.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Who has a journal open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process id, if the system tells.
+    pub pid: Option<u32>,
+    /// The name of its program, if the system tells.
+    pub program: Option<String>,
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.pid, &self.program) {
+            (Some(pid), Some(program)) => write!(f, "{program} (process {pid})"),
+            (Some(pid), None) => write!(f, "process {pid}"),
+            (None, _) => f.write_str("another process"),
+        }
+    }
+}
+
+fn waited_text(waited: &Duration) -> String {
+    if waited.is_zero() {
+        String::new()
+    } else {
+        format!(" after waiting {waited:?}")
+    }
+}

@@ -1,0 +1,189 @@
+//! A group being put together: what is checked against memory and not yet durable.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    core::Core,
+    entry::{self, Head, Place},
+    state::Durable,
+    tables::POSTED,
+};
+use crate::{
+    admit::{self, Tail},
+    checkpointer::{Append, Message, Posted, StoreError},
+    id::{Epoch, MessageId, Position, ThreadId},
+    row::Row,
+};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// An element of an append, perhaps already checked against the tail that its caller saw.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) append: Append,
+    pub(super) checked: Option<(Tail, Tail)>,
+}
+
+/// A thread as it will be when the group is durable.
+#[derive(Debug)]
+struct View {
+    exists: bool,
+    /// Its number, if it was there before the group.
+    no: Option<u64>,
+    epoch: Epoch,
+    tail: Tail,
+    row: Row,
+    inbox: HashSet<MessageId>,
+    /// Ids that the table of them does not have yet.
+    posted: HashSet<MessageId>,
+}
+
+/// An entry to write.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) place: Place,
+    pub(super) stored: Vec<u8>,
+    /// `None` if it replaces an entry that is there already.
+    pub(super) durable: Option<Durable>,
+}
+
+/// A group.
+#[derive(Debug)]
+pub(super) struct Group<'c> {
+    core: &'c Core,
+    views: HashMap<ThreadId, View>,
+    next: Place,
+    pub(super) entries: Vec<Pending>,
+    pub(super) bytes: usize,
+}
+
+impl<'c> Group<'c> {
+    pub(super) fn new(core: &'c Core) -> Self {
+        let next = core.state().next;
+        Self {
+            core,
+            views: HashMap::new(),
+            next,
+            entries: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The thread as it will be; `None` if there is none.
+    fn view(&mut self, id: &ThreadId) -> Result<Option<&mut View>> {
+        if !self.views.contains_key(id) {
+            if !self.core.load(id)? {
+                return Ok(None);
+            }
+            let state = self.core.state();
+            let Some(thread) = state.threads.get(id) else {
+                return Ok(None);
+            };
+            let view = View {
+                exists: thread.exists,
+                no: thread.exists.then_some(thread.no),
+                epoch: thread.epoch,
+                tail: thread.tail,
+                row: thread.row.clone(),
+                inbox: thread.inbox.iter().map(|(id, _)| *id).collect(),
+                posted: thread.posted.iter().copied().collect(),
+            };
+            drop(state);
+            self.views.insert(id.clone(), view);
+        }
+        Ok(self.views.get_mut(id))
+    }
+
+    fn push(
+        &mut self,
+        records: u64,
+        durable: Durable,
+        encode: impl FnOnce(Place, &Durable) -> Vec<u8>,
+    ) {
+        let place = self.next;
+        self.next = place.after(records);
+        let stored = encode(place, &durable);
+        self.bytes = self.bytes.saturating_add(stored.len());
+        self.entries.push(Pending {
+            place,
+            stored,
+            durable: Some(durable),
+        });
+    }
+
+    /// Takes an element in, or refuses it.
+    pub(super) fn append(&mut self, element: Element) -> Result<Position> {
+        let Element { append, checked } = element;
+        let log_id = self.core.identity.log_id;
+        let view = self.view(&append.thread)?.ok_or(StoreError::NoSuchThread)?;
+        if view.epoch != append.epoch {
+            return Err(StoreError::Fenced { held: view.epoch });
+        }
+        let after = match checked {
+            Some((before, after)) if before == view.tail => after,
+            _ => admit::admit(&log_id, &view.tail, &append)?,
+        };
+        let moved = StoreError::Moved {
+            next: view.tail.next,
+        };
+        let mut consumed = HashSet::new();
+        if !append
+            .consumes
+            .iter()
+            .all(|id| view.inbox.contains(id) && consumed.insert(*id))
+        {
+            return Err(moved);
+        }
+        view.inbox.retain(|id| !consumed.contains(id));
+        let row = (!view.exists || view.row != append.row).then(|| append.row.clone());
+        let head = Head::of(&append, view.tail.head, &after, row);
+        view.exists = true;
+        view.tail = after;
+        view.row = append.row;
+        let records = append.records;
+        self.push(
+            head.count(),
+            Durable::Records(head),
+            |place, durable| match durable {
+                Durable::Records(head) => entry::records(place, head, records.iter()),
+                Durable::Message(..) => Vec::new(),
+            },
+        );
+        Ok(after.next)
+    }
+
+    /// Takes a message in, unless it was posted before.
+    pub(super) fn post(&mut self, to: &ThreadId, message: &Message) -> Result<Posted> {
+        admit::admit_message(message)?;
+        let Some(view) = self.view(to)?.filter(|v| v.exists) else {
+            return Ok(Posted::NoSuchThread);
+        };
+        let (no, ended) = (view.no, view.row.status.is_ended());
+        if view.inbox.contains(&message.id) || view.posted.contains(&message.id) {
+            return Ok(Posted::AlreadyThere);
+        }
+        if let Some(no) = no
+            && self.was_posted(to, no, message.id)?
+        {
+            return Ok(Posted::AlreadyThere);
+        }
+        if ended {
+            return Ok(Posted::ThreadEnded);
+        }
+        if let Some(view) = self.views.get_mut(to) {
+            view.inbox.insert(message.id);
+            view.posted.insert(message.id);
+        }
+        self.push(0, Durable::Message(to.clone(), message.id), |place, _| {
+            entry::message(place, to, message)
+        });
+        Ok(Posted::Stored)
+    }
+
+    fn was_posted(&self, to: &ThreadId, no: u64, id: MessageId) -> Result<bool> {
+        self.core.reading(to, |transaction| {
+            let posted = transaction.open_table(POSTED)?;
+            Ok(Ok(posted.get((no, id.0))?.is_some()))
+        })
+    }
+}

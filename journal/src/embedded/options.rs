@@ -1,0 +1,146 @@
+//! How to make and open a journal.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    clock::TimeSource,
+    disk::{Disk, RealDisk},
+};
+use crate::limits::EMBEDDED_CACHE_BYTES_DEFAULT;
+
+/// How to open a journal.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) time: Option<TimeSource>,
+    pub(super) cache_bytes: usize,
+    pub(super) wait: Duration,
+    pub(super) follow: bool,
+    pub(super) verify: bool,
+}
+
+impl OpenOptions {
+    /// The system's files and clocks, 64 MiB of cache, no waiting for the lock, no symbolic link.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            disk: Arc::new(RealDisk),
+            time: None,
+            cache_bytes: EMBEDDED_CACHE_BYTES_DEFAULT,
+            wait: Duration::ZERO,
+            follow: false,
+            verify: false,
+        }
+    }
+
+    /// Sets through what files are touched: the seam for tests.
+    #[must_use]
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
+        self
+    }
+
+    /// Sets the source of wall time. The journal's clock follows it, but never back.
+    #[must_use]
+    pub fn time(mut self, source: TimeSource) -> Self {
+        self.time = Some(source);
+        self
+    }
+
+    /// Sets the size of the page cache, in bytes.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Sets how long to wait for another process to let go of the journal. Opening blocks the
+    /// calling thread meanwhile.
+    #[must_use]
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.wait = time;
+        self
+    }
+
+    /// Whether the path may be a symbolic link.
+    #[must_use]
+    pub fn follow_symlinks(mut self, follow: bool) -> Self {
+        self.follow = follow;
+        self
+    }
+
+    /// Whether every page of the file is verified before anything is served: about a second for
+    /// each 600 MiB. Without it, records are verified when they are read.
+    #[must_use]
+    pub fn verify_pages(mut self, verify: bool) -> Self {
+        self.verify = verify;
+        self
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("disk", &self.disk)
+            .field("own_time", &self.time.is_some())
+            .field("cache_bytes", &self.cache_bytes)
+            .field("wait", &self.wait)
+            .field("follow_symlinks", &self.follow)
+            .field("verify_pages", &self.verify)
+            .finish()
+    }
+}
+
+/// How to make a journal.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct CreateOptions {
+    pub(super) namespace: Option<[u8; 16]>,
+    pub(super) secret: Option<[u8; 32]>,
+    pub(super) log_id: Option<[u8; 16]>,
+    pub(super) open: OpenOptions,
+}
+
+impl CreateOptions {
+    /// Everything random, and the defaults of [`OpenOptions`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the namespace of operation keys, so that several journals share their keys on
+    /// purpose.
+    #[must_use]
+    pub fn namespace(mut self, namespace: [u8; 16]) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    /// Sets the secret of fingerprints, which goes with an import.
+    #[must_use]
+    pub fn secret(mut self, secret: [u8; 32]) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Sets the log id. Two journals with one log id are two copies of one: for tests.
+    #[must_use]
+    pub fn log_id(mut self, log_id: [u8; 16]) -> Self {
+        self.log_id = Some(log_id);
+        self
+    }
+
+    /// Sets how the new journal is opened.
+    #[must_use]
+    pub fn open(mut self, open: OpenOptions) -> Self {
+        self.open = open;
+        self
+    }
+}
