@@ -1,1 +1,4 @@
 //! Harness.
+
+#[cfg(doctest)]
+mod documents;

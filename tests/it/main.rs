@@ -1,3 +1,4 @@
 //! The promises, tested: one module a promise.
 
+mod house;
 mod smoke;

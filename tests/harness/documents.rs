@@ -1,0 +1,5 @@
+//! Pages whose Rust is compiled, and run, as documentation tests. A test refuses a page that has
+//! Rust and is missing here.
+
+#[doc = include_str!("../../README.md")]
+struct Readme;
