@@ -52,8 +52,8 @@ const BANS: &[Ban] = &[
         promise: "the runtime names no checkpointer",
         within: &["runtime/src/"],
         except: &[(
-            "runtime/src/book",
-            "a book is put together there: it opens the built-in home or takes any other",
+            "runtime/src/home.rs",
+            "says which home a book lives in: a built-in one, or any other that it is given",
         )],
         words: &["deedbook_memory", "embedded::", "redb"],
     },
@@ -279,16 +279,20 @@ fn every_exception_is_needed() {
             except: &[],
             ..*ban
         };
+        // What nobody says yet is worth forbidding, with the place where it will be said.
+        let unsaid = files().iter().all(|file| said(&strict, file).is_empty());
         for (prefix, reason) in ban.except {
+            assert!(reason.len() > 20, "{prefix} needs a reason");
+            if unsaid {
+                continue;
+            }
             let mut covered = files()
                 .iter()
                 .filter(|file| file.path.starts_with(prefix))
                 .peekable();
-            // A place that is not built yet needs no exception so far.
             if covered.peek().is_some() && covered.all(|file| said(&strict, file).is_empty()) {
                 problems.push(format!("{prefix}: \"{}\" needs no exception", ban.promise));
             }
-            assert!(reason.len() > 20, "{prefix} needs a reason");
         }
     }
     report(&problems);
