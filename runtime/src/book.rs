@@ -106,31 +106,15 @@ impl Deedbook {
         input: W::Input,
     ) -> Result<(), Error> {
         let thread = ThreadId::new(thread)?;
-        let mut settled = Box::pin(self.begin::<W>(&thread, &input).await?);
-        // The thread is durable with its first batch, which it submits before it waits.
-        loop {
-            if self.info(&thread).await?.is_some() {
-                return Ok(());
-            }
-            let now = self.worker.house.store.now().await?;
-            let pause = self
-                .worker
-                .house
-                .clock
-                .sleep(now, now.after(Duration::from_millis(1)));
-            let mut pause = std::pin::pin!(pause);
-            let early = std::future::poll_fn(|cx| {
-                if let std::task::Poll::Ready(settled) = settled.as_mut().poll(cx) {
-                    return std::task::Poll::Ready(Some(settled));
-                }
-                pause.as_mut().poll(cx).map(|()| None)
-            })
-            .await;
-            match early {
-                Some(Ok(Err(error))) if error.kind() != ErrorKind::InDoubt => return Err(error),
-                Some(_) => return Ok(()),
-                None => {}
-            }
+        let settled = self.begin::<W>(&thread, &input).await?;
+        self.worker.durable(&thread).await;
+        if self.info(&thread).await?.is_some() {
+            return Ok(());
+        }
+        // It came to nothing before its first record: whoever settled it says why.
+        match settled.await {
+            Ok(Err(error)) => Err(error),
+            _ => Err(Error::new(ErrorKind::Closed, "the book is gone").thread(&thread)),
         }
     }
 
@@ -577,7 +561,7 @@ impl Builder {
             let why = format!("two workflows named {name:?} are hosted; give one another NAME");
             return Err(Error::new(ErrorKind::Conflict, why));
         }
-        let store = self.home.open(&*self.clock)?;
+        let store = self.home.open(&*self.clock).await?;
         let house = House {
             store,
             clock: self.clock,

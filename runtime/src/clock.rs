@@ -19,8 +19,8 @@ pub type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 ///
 /// [`Checkpointer::now`]: deedbook_journal::checkpointer::Checkpointer::now
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The wall clock for a home to read.
-    fn source(&self) -> TimeSource;
+    /// The wall clock for a home to read; `None` for the machine's own clocks.
+    fn source(&self) -> Option<TimeSource>;
 
     /// Resolves when the time `until` has come, if it is `now`.
     fn sleep(&self, now: StoreTime, until: StoreTime) -> BoxFuture<'static, ()>;
@@ -31,12 +31,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this module owns the clock")]
-    fn source(&self) -> TimeSource {
-        Arc::new(|| {
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
-        })
+    fn source(&self) -> Option<TimeSource> {
+        None
     }
 
     #[expect(clippy::disallowed_methods, reason = "this module owns waiting")]
@@ -125,9 +121,9 @@ impl Virtual {
 }
 
 impl Clock for VirtualClock {
-    fn source(&self) -> TimeSource {
+    fn source(&self) -> Option<TimeSource> {
         let clock = self.clone();
-        Arc::new(move || clock.now().0)
+        Some(Arc::new(move || clock.now().0))
     }
 
     fn sleep(&self, _now: StoreTime, until: StoreTime) -> BoxFuture<'static, ()> {

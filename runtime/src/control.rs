@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use deedbook_journal::id::Epoch;
+use tokio::sync::watch;
 
 use crate::{executor::Begin, wake::Wakeups};
 
@@ -20,6 +21,8 @@ pub(crate) struct Control {
     lost: AtomicBool,
     /// Zero before the claim.
     epoch: AtomicU64,
+    /// Whether the thread's first record is durable.
+    pub(crate) durable: watch::Sender<bool>,
 }
 
 impl Control {
@@ -31,6 +34,7 @@ impl Control {
             stopping: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
+            durable: watch::Sender::new(false),
         })
     }
 

@@ -414,7 +414,7 @@ impl Desk {
 
     /// A future of the call is polled.
     pub(crate) fn ask(&mut self, number: u64, waker: &Waker) -> Told {
-        let (durable, now) = (self.durable, self.now);
+        let durable = self.durable;
         let Some(call) = self.live.get_mut(&number) else {
             return Told::Wait;
         };
@@ -425,6 +425,14 @@ impl Desk {
         }
         if let Some((answer, position)) = call.offer.take() {
             self.last_taken = (call.shown.clone(), position);
+            tracing::debug!(
+                thread = %self.history.thread(),
+                step = %call.shown,
+                position,
+                replayed = position < self.history.live_from(),
+                durable = position < durable,
+                "outcome delivered",
+            );
             if call.kind == CallKind::Signal {
                 *self
                     .delivered
@@ -435,15 +443,46 @@ impl Desk {
             self.live.remove(&number);
             return Told::Outcome(answer);
         }
-        let timeout = call.terms.map_or(Duration::MAX, |t| t.timeout);
+        match call.work {
+            Work::Granted { needs, .. } if durable >= needs => self.begin_work(number),
+            Work::Running {
+                probe,
+                expired: true,
+                ..
+            } => {
+                use deedbook_journal::policy::Policy::{AtMostOnce, Reconcile};
+                let doubtful = |t: &Terms| matches!(t.policy, AtMostOnce | Reconcile);
+                Told::TimedOut {
+                    keep: !probe && call.terms.as_ref().is_some_and(doubtful),
+                }
+            }
+            _ => Told::Wait,
+        }
+    }
+
+    /// Everything that a granted call waited for is durable.
+    fn begin_work(&mut self, number: u64) -> Told {
+        let too_late = self.too_late(number);
+        let Some(call) = self.live.get_mut(&number) else {
+            return Told::Wait;
+        };
         match std::mem::replace(&mut call.work, Work::Idle) {
+            Work::Granted {
+                attempt,
+                probe: false,
+                ..
+            } if too_late => {
+                self.not_started(number, attempt);
+                Told::Wait
+            }
             Work::Granted {
                 operation,
                 attempt,
                 probe,
-                needs,
-            } if durable >= needs => {
-                let deadline = now.after(timeout);
+                ..
+            } => {
+                let timeout = call.terms.map_or(Duration::MAX, |t| t.timeout);
+                let deadline = self.now.after(timeout);
                 call.work = Work::Running {
                     attempt,
                     probe,
@@ -455,30 +494,50 @@ impl Desk {
                     operation => Told::Start { attempt, operation },
                 }
             }
-            Work::Running {
-                attempt,
-                probe,
-                deadline,
-                expired: true,
-            } => {
-                let keep = !probe
-                    && call.terms.is_some_and(|t| {
-                        use deedbook_journal::policy::Policy::{AtMostOnce, Reconcile};
-                        matches!(t.policy, AtMostOnce | Reconcile)
-                    });
-                call.work = Work::Running {
-                    attempt,
-                    probe,
-                    deadline,
-                    expired: true,
-                };
-                Told::TimedOut { keep }
-            }
             work => {
                 call.work = work;
                 Told::Wait
             }
         }
+    }
+
+    /// Whether the downstream may have forgotten the key by the time that this attempt, which was
+    /// granted a while ago, would be over.
+    fn too_late(&self, number: u64) -> bool {
+        let recorded = self.live.get(&number).and_then(|c| self.recorded(c));
+        recorded.is_some_and(|c| {
+            let terms = c.terms.as_ref();
+            c.attempts.len() > 1 && terms.is_some_and(|t| !c.key_honoured(t, self.now))
+        })
+    }
+
+    /// An attempt whose body never began.
+    fn not_started(&mut self, number: u64, attempt: u32) {
+        let Some(opened) = self.live.get(&number).and_then(|c| self.opened(c)) else {
+            return;
+        };
+        let draft = self.draft(Kind::StepFail).with(|h| {
+            h.call = Some(opened);
+            h.attempt = Some(attempt);
+            h.why = Some("not_started".into());
+        });
+        self.append(draft);
+    }
+
+    /// What is shown of an attempt in traces: thread, step, operation key.
+    pub(crate) fn span(&self, number: u64, attempt: u32, probe: bool) -> tracing::Span {
+        let Some(call) = self.live.get(&number) else {
+            return tracing::Span::none();
+        };
+        let key = self.recorded(call).and_then(|c| c.key.clone());
+        tracing::info_span!(
+            "step",
+            thread = %self.history.thread(),
+            step = %call.shown,
+            operation_key = key.as_deref().unwrap_or(""),
+            attempt,
+            probe,
+        )
     }
 
     /// A body is polled between these two.
@@ -672,12 +731,7 @@ impl Desk {
                 let ended_as = Ended::Ambiguous(Doubt::Dropped);
                 self.end_attempt(opened, attempt, number, ended_as, None);
             } else {
-                let draft = self.draft(Kind::StepFail).with(|h| {
-                    h.call = Some(opened);
-                    h.attempt = Some(attempt);
-                    h.why = Some("not_started".into());
-                });
-                self.append(draft);
+                self.not_started(number, attempt);
             }
         }
         self.live.remove(&number);
@@ -1013,7 +1067,7 @@ impl Desk {
     }
 
     /// Wakes the futures of these calls: their bodies want to be polled.
-    pub(crate) fn wake_bodies(&self, numbers: &[u64]) {
+    pub(crate) fn wake_bodies(&self, numbers: &BTreeSet<u64>) {
         for call in numbers.iter().filter_map(|n| self.live.get(n)) {
             wake(call);
         }

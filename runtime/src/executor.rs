@@ -524,8 +524,8 @@ impl Run {
         }
         let mut desk = self.shared.lock();
         let row = row.unwrap_or_else(|| running_row(&self.row, &desk));
-        let parking = row.status != Status::Running;
-        if desk.pending.is_empty() && !(parking && !same_state(&row, &self.row)) {
+        let says_new = row.status != Status::Running && !same_state(&row, &self.row);
+        if desk.pending.is_empty() && !says_new {
             return;
         }
         let (at, records, consumes) = desk.take_pending();
@@ -575,6 +575,7 @@ impl Run {
         match result {
             Ok(durable) => {
                 self.shared.lock().made_durable(durable);
+                self.control.durable.send_replace(true);
                 Ok(())
             }
             Err(error @ (StoreError::Fenced { .. } | StoreError::Moved { .. })) => {

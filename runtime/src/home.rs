@@ -2,9 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use deedbook_journal::checkpointer::Checkpointer;
+use deedbook_journal::{
+    checkpointer::Checkpointer,
+    embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+};
+use deedbook_memory::{MemoryHome, MemoryOptions};
 
-use crate::{clock::Clock, error::Error};
+use crate::{
+    clock::Clock,
+    error::{Error, ErrorKind},
+};
 
 /// A home to be opened.
 #[derive(Debug)]
@@ -17,16 +24,62 @@ pub(crate) enum Home {
 }
 
 impl Home {
-    pub(crate) fn open(self, clock: &dyn Clock) -> Result<Arc<dyn Checkpointer>, Error> {
+    pub(crate) async fn open(self, clock: &dyn Clock) -> Result<Arc<dyn Checkpointer>, Error> {
+        let mut options = OpenOptions::new();
+        if let Some(source) = clock.source() {
+            options = options.time(source);
+        }
         match self {
             Self::Given(home) => Ok(home),
             Self::Memory => {
-                let options = deedbook_memory::MemoryOptions::new().time(clock.source());
-                Ok(Arc::new(deedbook_memory::MemoryHome::new(options)))
+                let memory = MemoryOptions::new();
+                let memory = match clock.source() {
+                    Some(source) => memory.time(source),
+                    None => memory,
+                };
+                Ok(Arc::new(MemoryHome::new(memory)))
             }
-            Self::Open(_) | Self::Create(_) | Self::OpenOrCreate(_) => {
-                Err(Error::new(crate::error::ErrorKind::Open, "not yet"))
-            }
+            Self::Open(path) => blocking(move || Ok(Embedded::open(path, options)?)).await,
+            Self::Create(path) => blocking(move || create(path, options)).await,
+            Self::OpenOrCreate(path) => blocking(move || open_or_create(path, options)).await,
         }
+    }
+}
+
+fn create(path: PathBuf, options: OpenOptions) -> Result<Embedded, Error> {
+    Ok(Embedded::create(path, CreateOptions::new().open(options))?)
+}
+
+fn open_or_create(path: PathBuf, options: OpenOptions) -> Result<Embedded, Error> {
+    match Embedded::open(&path, options.clone()) {
+        Err(OpenError::NotFound { .. }) => {}
+        opened => return Ok(opened?),
+    }
+    match Embedded::create(&path, CreateOptions::new().open(options.clone())) {
+        // Somebody else was faster.
+        Err(CreateError::AlreadyExists { .. }) => Ok(Embedded::open(path, options)?),
+        created => Ok(created?),
+    }
+}
+
+/// Opening takes as long as the disk takes: not on a worker of the async runtime.
+async fn blocking(
+    open: impl FnOnce() -> Result<Embedded, Error> + Send + 'static,
+) -> Result<Arc<dyn Checkpointer>, Error> {
+    match tokio::task::spawn_blocking(open).await {
+        Ok(home) => Ok(Arc::new(home?)),
+        Err(error) => Err(Error::new(ErrorKind::Open, error.to_string())),
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        Self::new(ErrorKind::Open, error.to_string())
+    }
+}
+
+impl From<CreateError> for Error {
+    fn from(error: CreateError) -> Self {
+        Self::new(ErrorKind::Open, error.to_string())
     }
 }

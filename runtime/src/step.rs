@@ -260,6 +260,7 @@ impl<P> Step<P> {
             policy,
             body,
             running: Running::Nothing,
+            span: tracing::Span::none(),
             waker: None,
             result: PhantomData,
         }
@@ -330,6 +331,7 @@ where
     policy: Option<P>,
     body: F,
     running: Running<Fut, P::Asking>,
+    span: tracing::Span,
     waker: Option<Waker>,
     result: PhantomData<fn() -> T>,
 }
@@ -376,8 +378,9 @@ where
         match told {
             Told::Outcome(answer) => return this.deliver(answer),
             Told::Wait => {}
-            Told::Start { attempt, operation } => this.start(attempt, operation),
+            Told::Start { attempt, operation } => this.start(number, attempt, operation),
             Told::Probe(operation) => {
+                this.span = this.shared.lock().span(number, operation.attempt(), true);
                 let asking = this.policy.as_ref().and_then(|p| p.ask(operation));
                 this.running = asking.map_or(Running::Nothing, |q| Running::Probe(Box::pin(q)));
             }
@@ -401,8 +404,9 @@ where
         deliver(&self.shared, &answer)
     }
 
-    fn start(&mut self, attempt: u32, operation: Option<Operation>) {
+    fn start(&mut self, number: u64, attempt: u32, operation: Option<Operation>) {
         self.stop_late();
+        self.span = self.shared.lock().span(number, attempt, false);
         if let Some(operation) = P::receive(attempt, operation) {
             let body = Box::pin(self.body.clone()(operation));
             self.running = Running::Body { attempt, body };
@@ -450,6 +454,8 @@ where
         let mut cx = Cx::from_waker(waker);
         let limits = self.shared.lock().limits;
         self.shared.lock().enter_body(number);
+        let span = self.span.clone();
+        let _entered = span.enter();
         let polled = catch_unwind(AssertUnwindSafe(|| match &mut self.running {
             Running::Nothing => Polled::Pending,
             Running::Body { body, .. } | Running::Late { body, .. } => {
@@ -547,9 +553,10 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Decodes an outcome for the workflow.
 pub(crate) fn deliver<T: DeserializeOwned>(shared: &Shared, answer: &Answer) -> Poll<Result<T>> {
-    let mut desk = shared.lock();
-    let limits = desk.limits;
-    let (call, at) = desk.last_taken();
+    let (limits, (call, at)) = {
+        let desk = shared.lock();
+        (desk.limits, desk.last_taken())
+    };
     let failed = |kind, bytes: &[u8]| {
         let failure = value::decode(bytes, &deedbook_journal::limits::ValueLimits::new());
         failure.map(|failure: Failure| WorkflowError::of_call(kind, &call, failure))
@@ -559,14 +566,15 @@ pub(crate) fn deliver<T: DeserializeOwned>(shared: &Shared, answer: &Answer) -> 
         Answer::Failed(bytes) => failed(WorkflowErrorKind::StepFailed, bytes).map(Err),
         Answer::Unstored(bytes) => failed(WorkflowErrorKind::ResultNotStored, bytes).map(Err),
         Answer::Erased | Answer::Fired | Answer::Time(_) | Answer::Decided { .. } => {
-            desk.unreadable(call, DivergenceKind::Erased, at);
+            shared.lock().unreadable(call, DivergenceKind::Erased, at);
             return Poll::Pending;
         }
     };
     match read {
         Ok(result) => Poll::Ready(result),
         Err(error) => {
-            desk.unreadable(call, DivergenceKind::Unreadable(error.to_string()), at);
+            let kind = DivergenceKind::Unreadable(error.to_string());
+            shared.lock().unreadable(call, kind, at);
             Poll::Pending
         }
     }

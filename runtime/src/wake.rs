@@ -2,6 +2,7 @@
 //! of the world reach the executor.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,7 +23,7 @@ pub(crate) struct Wakeups {
     /// The workflow's future wants to be polled again at once.
     root: AtomicBool,
     /// Calls whose bodies want to be polled.
-    bodies: Mutex<Vec<u64>>,
+    bodies: Mutex<BTreeSet<u64>>,
 }
 
 impl Wakeups {
@@ -37,7 +38,7 @@ impl Wakeups {
     }
 
     /// The calls whose bodies were woken since this was last asked.
-    pub(crate) fn take_bodies(&self) -> Vec<u64> {
+    pub(crate) fn take_bodies(&self) -> BTreeSet<u64> {
         std::mem::take(&mut *self.bodies.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -72,9 +73,7 @@ impl Wake for BodyWaker {
             .bodies
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if !bodies.contains(&self.call) {
-            bodies.push(self.call);
-        }
+        bodies.insert(self.call);
         drop(bodies);
         self.wakeups.changed.notify_one();
     }

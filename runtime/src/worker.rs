@@ -101,6 +101,20 @@ impl Worker {
             .and_then(|l| l.control.begin.clone())
     }
 
+    /// Resolves when the first record of a thread that is loaded is durable, or when it is loaded
+    /// no more.
+    pub(crate) async fn durable(&self, thread: &ThreadId) {
+        let receiver = self
+            .state()
+            .loaded
+            .get(thread)
+            .map(|l| l.control.durable.subscribe());
+        if let Some(mut receiver) = receiver {
+            // The sender is gone when the thread is loaded no more.
+            let _ = receiver.wait_for(|durable| *durable).await;
+        }
+    }
+
     /// Takes the thread up, or reaches it if it is loaded.
     pub(crate) fn reach(self: &Arc<Self>, thread: &ThreadId, begin: Option<Begin>) {
         self.take_up(thread, begin, None);

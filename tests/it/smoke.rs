@@ -165,3 +165,36 @@ async fn a_failed_workflow_says_so_again() {
         assert_eq!(error.failure().unwrap().code, "E1");
     }
 }
+
+#[tokio::test]
+async fn a_book_in_a_file_is_closed_and_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("refunds.redb");
+    let missing = Deedbook::open(&path).start().await.unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Open, "{missing}");
+    assert!(!path.exists());
+    let agent = RefundAgent::default();
+    let refund = Refund {
+        id: "1".into(),
+        amount: 5,
+    };
+    let book = Deedbook::open_or_create(&path)
+        .host(agent.clone())
+        .start()
+        .await
+        .unwrap();
+    let first = book
+        .run::<RefundAgent>("order-1", refund.clone())
+        .await
+        .unwrap();
+    book.shutdown().await.unwrap();
+    let book = Deedbook::open(&path)
+        .host(agent.clone())
+        .start()
+        .await
+        .unwrap();
+    let again = book.run::<RefundAgent>("order-1", refund).await.unwrap();
+    assert_eq!(first, again);
+    assert_eq!(agent.paid.load(Ordering::SeqCst), 1);
+    book.shutdown().await.unwrap();
+}

@@ -118,7 +118,7 @@ impl Pen {
             salt: [7; 32],
             bytes: bytes.into(),
         };
-        Record::seal(&self.identity.log_id, &self.head, header, vec![payload])
+        Record::seal(&self.identity.log_id, &self.head, header, vec![payload]).1
     }
 
     /// An append of the next `count` records; the pen stands behind them then.

@@ -237,7 +237,8 @@ impl Call {
     /// When the first attempt that may still have had its effect began.
     #[must_use]
     pub fn first_started(&self) -> Option<StoreTime> {
-        self.uncleared().first().map(|a| a.started)
+        let may_have = |a: &&Attempt| !matches!(a.end, AttemptEnd::NoEffect(_));
+        self.uncleared().iter().find(may_have).map(|a| a.started)
     }
 
     /// The attempts since somebody last found out that there was no effect.
