@@ -737,6 +737,16 @@ impl Desk {
         self.live.remove(&number);
     }
 
+    /// The code does not make calls of this name any more, and says so.
+    pub(crate) fn retired(&mut self, name: &str) {
+        let history = &self.history;
+        self.unmade.retain(|opened| {
+            history
+                .opened_at(*opened)
+                .is_none_or(|call| call.id.name.as_str() != name)
+        });
+    }
+
     /// The outcome of a call cannot be read as the type that the code expects.
     pub(crate) fn unreadable(&mut self, call: String, kind: DivergenceKind, at: Position) {
         self.trouble(Trouble::Diverged(Divergence { call, at, kind }));

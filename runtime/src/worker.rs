@@ -47,7 +47,7 @@ struct State {
     /// When parked threads have something to do: all that is kept of them.
     wakes: BTreeSet<(StoreTime, ThreadId)>,
     waiters: HashMap<ThreadId, Vec<oneshot::Sender<Settled>>>,
-    rounds: Vec<JoinHandle<()>>,
+    round: Option<JoinHandle<()>>,
 }
 
 struct Loaded {
@@ -69,12 +69,9 @@ impl Worker {
     /// Recovers everything unfinished, and goes on looking for due threads.
     pub(crate) async fn start(self: &Arc<Self>) -> Result<(), Error> {
         self.recover().await?;
-        let (looking, renewing) = (self.clone(), self.clone());
-        let rounds = [
-            spawn(async move { looking.look().await }),
-            spawn(async move { renewing.renew().await }),
-        ];
-        self.state().rounds.extend(rounds);
+        let worker = self.clone();
+        let round = spawn(async move { worker.keep_going().await });
+        self.state().round = Some(round);
         Ok(())
     }
 
@@ -341,28 +338,30 @@ impl Worker {
         }
     }
 
-    /// Wakes parked threads when their time comes, and looks for due ones now and then.
-    async fn look(self: Arc<Self>) {
+    /// Renews leases, wakes parked threads when their time comes, and looks for due ones now and
+    /// then, until the book or the journal is gone.
+    async fn keep_going(self: Arc<Self>) {
+        let options = self.house.options.clone();
+        let mut renew_at = StoreTime(0);
         loop {
             let Ok(now) = self.house.store.now().await else {
                 return;
             };
-            let due: Vec<_> = {
-                let mut state = self.state();
-                let later = state
-                    .wakes
-                    .split_off(&(StoreTime(now.0.saturating_add(1)), least()));
-                std::mem::replace(&mut state.wakes, later)
-                    .into_iter()
-                    .collect()
-            };
-            for (_, thread) in due {
+            // First of all: after a suspend, expired holds of our own must not look like due
+            // threads to ourselves.
+            if now >= renew_at {
+                if self.renew().await.is_err() {
+                    return;
+                }
+                renew_at = now.after(options.lease / 3);
+            }
+            for thread in self.awake(now) {
                 self.reach(&thread, None);
             }
             if self.take_due().await.is_err() {
                 return;
             }
-            let look = now.after(self.house.options.look_every);
+            let look = now.after(options.look_every).min(renew_at);
             let next = self
                 .state()
                 .wakes
@@ -377,43 +376,49 @@ impl Worker {
         }
     }
 
+    /// The parked threads whose time has come.
+    fn awake(&self, now: StoreTime) -> Vec<ThreadId> {
+        let mut state = self.state();
+        let later = state
+            .wakes
+            .split_off(&(StoreTime(now.0.saturating_add(1)), least()));
+        let due = std::mem::replace(&mut state.wakes, later);
+        due.into_iter().map(|(_, thread)| thread).collect()
+    }
+
     /// Renews the leases of loaded threads.
-    async fn renew(self: Arc<Self>) {
-        let lease = self.house.options.lease;
-        loop {
-            let Ok(now) = self.house.store.now().await else {
-                return;
-            };
-            self.house.clock.sleep(now, now.after(lease / 3)).await;
-            let held: Vec<_> = {
-                let state = self.state();
-                let held = state.loaded.iter().filter_map(|(id, loaded)| {
-                    let epoch = loaded.control.epoch()?;
-                    Some((id.clone(), epoch, loaded.control.clone()))
-                });
-                held.collect()
-            };
-            let leases: Vec<_> = held
-                .iter()
-                .map(|(id, epoch, _)| (id.clone(), *epoch))
-                .collect();
-            let Ok(renewed) = self.house.store.renew(&leases, lease).await else {
-                return;
-            };
-            for ((_, epoch, control), until) in held.iter().zip(renewed) {
-                // A thread that was released and claimed again meanwhile has another epoch.
-                if until.is_none() && control.epoch() == Some(*epoch) {
-                    control.lose();
-                }
+    async fn renew(&self) -> Result<(), StoreError> {
+        let held: Vec<_> = {
+            let state = self.state();
+            let held = state.loaded.iter().filter_map(|(id, loaded)| {
+                let epoch = loaded.control.epoch()?;
+                Some((id.clone(), epoch, loaded.control.clone()))
+            });
+            held.collect()
+        };
+        let leases: Vec<_> = held
+            .iter()
+            .map(|(id, epoch, _)| (id.clone(), *epoch))
+            .collect();
+        let renewed = self
+            .house
+            .store
+            .renew(&leases, self.house.options.lease)
+            .await?;
+        for ((_, epoch, control), until) in held.iter().zip(renewed) {
+            // A thread that was released and claimed again meanwhile has another epoch.
+            if until.is_none() && control.epoch() == Some(*epoch) {
+                control.lose();
             }
         }
+        Ok(())
     }
 
     /// Stops taking threads up, lets bodies come to their end for a while, and lets go of all.
     pub(crate) async fn shut_down(&self) {
         self.stopping.store(true, Ordering::Release);
         self.changed.notify_one();
-        let (tasks, rounds) = {
+        let (tasks, round) = {
             let mut state = self.state();
             for loaded in state.loaded.values() {
                 loaded.control.stop();
@@ -423,9 +428,9 @@ impl Worker {
                 .values_mut()
                 .filter_map(|l| l.task.take())
                 .collect();
-            (tasks, std::mem::take(&mut state.rounds))
+            (tasks, state.round.take())
         };
-        for round in rounds {
+        if let Some(round) = round {
             round.abort();
         }
         for task in tasks {
