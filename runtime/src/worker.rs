@@ -256,7 +256,8 @@ impl Worker {
                 });
             }
             Report::Blocked(row, error) => {
-                warn!(thread = %thread, status = %row.status, why = %error, "thread stopped");
+                // The error itself may quote arguments: they are in the row, and in no trace.
+                warn!(thread = %thread, status = %row.status, kind = ?error.kind(), "thread stopped");
                 if let Some(wake) = row.wake_at.filter(|_| row.status == Status::InDoubt) {
                     state.wakes.insert((wake, thread.clone()));
                     self.changed.notify_one();

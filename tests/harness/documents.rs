@@ -3,3 +3,9 @@
 
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+#[doc = include_str!("../../docs/start/README.md")]
+struct Start;
+
+#[doc = include_str!("../../docs/concepts/README.md")]
+struct Concepts;
