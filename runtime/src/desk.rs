@@ -1120,6 +1120,28 @@ impl Desk {
         }
     }
 
+    /// Records that granted bodies never began: this run stops, and knows that much.
+    pub(crate) fn give_back(&mut self) {
+        let granted: Vec<_> = self
+            .live
+            .iter()
+            .filter_map(|(number, call)| match call.work {
+                Work::Granted {
+                    attempt,
+                    probe: false,
+                    ..
+                } => Some((*number, attempt)),
+                _ => None,
+            })
+            .collect();
+        for (number, attempt) in granted {
+            if let Some(call) = self.live.get_mut(&number) {
+                call.work = Work::Idle;
+            }
+            self.not_started(number, attempt);
+        }
+    }
+
     /// The steps whose doubts keep the thread from ending.
     pub(crate) fn doubts(&self) -> Vec<(StepId, Doubt)> {
         self.history

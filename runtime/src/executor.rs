@@ -292,6 +292,7 @@ impl Run {
             self.wait(Some(grace)).await?;
             return Ok(None);
         }
+        self.tear_down();
         self.flush(None).await?;
         Ok(Some(Report::Stopped))
     }
@@ -801,7 +802,13 @@ impl Run {
 
     /// Drops the workflow's future; what it drops is no decision of the program.
     fn tear_down(&mut self) {
-        self.shared.lock().torn_down = true;
+        {
+            let mut desk = self.shared.lock();
+            if !desk.torn_down {
+                desk.give_back();
+                desk.torn_down = true;
+            }
+        }
         let root = self.root.take();
         // A drop of the user's values may panic; the thread is over either way.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(root)));
