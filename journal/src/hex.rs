@@ -2,12 +2,30 @@
 
 use std::fmt::{self, Write};
 
+/// The two digits of a byte.
+fn digits(byte: u8) -> [u8; 2] {
+    let digit = |nibble: u8| match nibble {
+        0..=9 => b'0' + nibble,
+        _ => b'a' + nibble - 10,
+    };
+    [digit(byte >> 4), digit(byte & 15)]
+}
+
 /// Writes `bytes` as lower-case hex.
+///
+/// # Errors
+/// As the writer.
 pub fn write(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
-    for byte in bytes {
-        write!(out, "{byte:02x}")?;
+    for [high, low] in bytes.iter().copied().map(digits) {
+        out.write_char(char::from(high))?;
+        out.write_char(char::from(low))?;
     }
     Ok(())
+}
+
+/// Appends `bytes` as lower-case hex.
+pub(crate) fn extend(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend(bytes.iter().copied().flat_map(digits));
 }
 
 /// `bytes` as lower-case hex.

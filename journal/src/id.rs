@@ -380,17 +380,57 @@ impl StoreTime {
     }
 }
 
-impl fmt::Display for StoreTime {
-    /// RFC 3339, UTC, nine digits.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl StoreTime {
+    /// RFC 3339, UTC, nine digits. The last time there is lies in the year 2554.
+    pub(crate) fn text(self) -> [u8; 30] {
         let (days, in_day) = (self.0 / NANOS_PER_DAY, self.0 % NANOS_PER_DAY);
         let (year, month, day) = civil_from_days(days);
         let (secs, nanos) = (in_day / 1_000_000_000, in_day % 1_000_000_000);
-        let (h, m, s) = (secs / 3600, secs / 60 % 60, secs % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{nanos:09}Z"
-        )
+        let mut text = *b"0000-00-00T00:00:00.000000000Z";
+        let fields = [
+            (0..4, year),
+            (5..7, month),
+            (8..10, day),
+            (11..13, secs / 3600),
+            (14..16, secs / 60 % 60),
+            (17..19, secs % 60),
+            (20..29, nanos),
+        ];
+        for (range, mut number) in fields {
+            for digit in text.get_mut(range).unwrap_or_default().iter_mut().rev() {
+                // Below ten, so that the cast keeps it.
+                *digit = b'0' + (number % 10) as u8;
+                number /= 10;
+            }
+        }
+        text
+    }
+
+    /// Reads exactly the form that [`Self::text`] writes.
+    pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
+        let number = |range: std::ops::Range<usize>| -> Option<u64> {
+            text.get(range)?.iter().try_fold(0u64, |number, byte| {
+                let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+                Some(number * 10 + digit)
+            })
+        };
+        let days = days_from_civil(number(0..4)?, number(5..7)?, number(8..10)?)?;
+        let secs = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
+        let nanos = days
+            .checked_mul(NANOS_PER_DAY)?
+            .checked_add(secs * 1_000_000_000)?
+            .checked_add(number(20..29)?)?;
+        // Whatever else was accepted above is written otherwise.
+        let time = Self(nanos);
+        (time.text() == text).then_some(time)
+    }
+}
+
+impl fmt::Display for StoreTime {
+    /// RFC 3339, UTC, nine digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // ASCII by construction.
+        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 
@@ -399,28 +439,9 @@ impl std::str::FromStr for StoreTime {
 
     /// Reads exactly the form that is written: `2026-11-29T12:00:00.000000000Z`.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let wrong = || InvalidName::new("time", text, "expected 2026-11-29T12:00:00.000000000Z");
-        let number = |range: std::ops::Range<usize>| -> Result<u64, InvalidName> {
-            let digits = text.get(range).ok_or_else(wrong)?;
-            if !digits.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(wrong());
-            }
-            digits.parse().map_err(|_| wrong())
-        };
-        let days =
-            days_from_civil(number(0..4)?, number(5..7)?, number(8..10)?).ok_or_else(wrong)?;
-        let secs = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
-        let nanos = days
-            .checked_mul(NANOS_PER_DAY)
-            .and_then(|n| n.checked_add(secs * 1_000_000_000))
-            .and_then(|n| n.checked_add(number(20..29).ok()?))
-            .ok_or_else(wrong)?;
-        let time = Self(nanos);
-        if time.to_string() == text {
-            Ok(time)
-        } else {
-            Err(wrong())
-        }
+        Self::from_text(text.as_bytes()).ok_or_else(|| {
+            InvalidName::new("time", text, "expected 2026-11-29T12:00:00.000000000Z")
+        })
     }
 }
 

@@ -16,8 +16,13 @@ pub const BUSINESS_KEY_BYTES_MAX: usize = 1024;
 pub const BRANCH_DEPTH_MAX: usize = 64;
 
 /// Longest record header, in bytes. Headers hold names and numbers only, so that real ones stay
-/// below 2 KiB except where a branch path is deep.
-pub const HEADER_BYTES_MAX: usize = 128 * 1024;
+/// below 2 KiB; this is more than the deepest branch path of the longest names takes, each
+/// character of them escaped.
+pub const HEADER_BYTES_MAX: usize = 256 * 1024;
+
+/// Longest text in a header that comes from a message (who says it, why it is refused), in bytes
+/// of UTF-8; longer ones are cut with a mark.
+pub const HEADER_TEXT_BYTES_MAX: usize = 512;
 
 /// Longest error text kept in a record, in bytes; longer ones are cut with a mark.
 pub const ERROR_TEXT_BYTES_MAX: usize = 64 * 1024;

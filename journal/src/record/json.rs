@@ -87,13 +87,18 @@ impl<'a> Reader<'a> {
         if self.take(b'}') {
             return Ok(());
         }
+        let mut last: Option<Cow<'a, str>> = None;
         loop {
             let name = self.string()?;
+            if last.is_some_and(|last| *last >= *name) {
+                return Err("members once each, in the order of their names");
+            }
             self.expect(b':', "a colon")?;
             member(&name, self)?;
             if !self.take(b',') {
                 return self.expect(b'}', "the end of an object");
             }
+            last = Some(name);
         }
     }
 
@@ -192,7 +197,9 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads an escape: only those that are written, each in the one form in which it is.
     fn escape(&mut self, code: u8) -> Result<char, Expected> {
+        const WHAT: Expected = "an escape in its shortest form";
         Ok(match code {
             b'"' => '"',
             b'\\' => '\\',
@@ -201,15 +208,24 @@ impl<'a> Reader<'a> {
             b'n' => '\n',
             b'f' => '\u{c}',
             b'r' => '\r',
-            // Headers are written by us: only control characters are escaped by number.
             b'u' => {
-                let (digits, rest) = self.rest.split_at_checked(4).ok_or("four hex digits")?;
-                let digits = std::str::from_utf8(digits).map_err(|_| "four hex digits")?;
-                let number = u32::from_str_radix(digits, 16).map_err(|_| "four hex digits")?;
+                let (digits, rest) = self.rest.split_first_chunk::<4>().ok_or(WHAT)?;
+                let &[b'0', b'0', high @ (b'0' | b'1'), low] = digits else {
+                    return Err(WHAT);
+                };
+                let low = match low {
+                    b'0'..=b'9' => low - b'0',
+                    b'a'..=b'f' => low - b'a' + 10,
+                    _ => return Err(WHAT),
+                };
+                let code = (high - b'0') * 16 + low;
+                if matches!(code, 0x08 | 0x09 | 0x0a | 0x0c | 0x0d) {
+                    return Err(WHAT);
+                }
                 self.rest = rest;
-                char::from_u32(number).ok_or("a character that is not a surrogate")?
+                char::from(code)
             }
-            _ => return Err("a known escape"),
+            _ => return Err(WHAT),
         })
     }
 
@@ -228,7 +244,10 @@ impl<'a> Reader<'a> {
             Some(b'n') => self.literal(b"null", "null"),
             Some(b'-') => {
                 self.take(b'-');
-                self.integer().map(drop)
+                match self.integer()? {
+                    0 => Err("zero without a sign"),
+                    _ => Ok(()),
+                }
             }
             _ => self.integer().map(drop),
         }

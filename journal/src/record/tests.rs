@@ -31,6 +31,20 @@ fn header(n: u64) -> Header {
     header.window_ms = Some(86_400_000);
     header.message = Some(MessageId([0xab; 16]));
     header.abandon = true;
+    header.allowed_by = Some(3);
+    header.rule = Some("refunds/limit@3".into());
+    header.role = Some(Role::Args);
+    header.link = Some(Box::new(Link {
+        thread: Some(ThreadId::any("deedbook:x").unwrap()),
+        n: Some(0),
+        hash: Some(RecordHash([0xcd; 32])),
+    }));
+    header.carry = vec![0, 7, (1 << 53) - 1];
+    header.log = Some(Box::new(LogState {
+        size: 9,
+        root: [1; 32],
+        heads: Some([2; 32]),
+    }));
     header
 }
 
@@ -145,5 +159,61 @@ fn words_name_kinds_and_roles_one_to_one() {
     }
     for role in Role::ALL {
         assert_eq!(Role::from_word(role.as_str()), Some(role));
+    }
+}
+
+#[test]
+fn only_the_one_form_is_read() {
+    let good = String::from_utf8(header(4).to_bytes()).unwrap();
+    Header::parse(good.as_bytes()).unwrap();
+    for (from, to) in [
+        ("\\u0001", "\\u0061"),
+        ("\\u0001", "\\u000A"),
+        ("\\u0001", "\\u000a"),
+        ("\\u0001", "\\u+001"),
+        ("\\u0001", "\\/"),
+        ("\"n\":4", "\"n\":04"),
+        ("\"n\":4", "\"n\":4,\"n\":4"),
+        ("\"n\":4", "\"n\": 4"),
+        ("\"n\":4", "\"n\":4.0"),
+        ("\"n\":4", "\"n\":9007199254740992"),
+        ("\"abandon\":true", "\"aa\":-0,\"abandon\":true"),
+        ("\"abandon\":true", "\"ab\":1,\"abandon\":true,\"aa\":1"),
+        ("\"size\":9,", ""),
+        ("12:00:00.0", "12:60:00.0"),
+        ("12:00:00.0", "24:00:00.0"),
+    ] {
+        let bad = good.replacen(from, to, 1);
+        assert_ne!(bad, good, "{from}");
+        assert!(Header::parse(bad.as_bytes()).is_err(), "{to}");
+    }
+}
+
+#[test]
+fn the_largest_header_fits_its_limit() {
+    let longest = Name::new("\u{1}".repeat(512)).unwrap();
+    let mut header = header(4);
+    header.thread = ThreadId::new("\u{1}".repeat(512)).unwrap();
+    header.place = Some(Place {
+        episode: u32::MAX,
+        branch: Branch::new(vec![longest.clone(); 64]).unwrap(),
+        name: longest,
+        kind: IdentityKind::Key,
+        occurrence: u32::MAX,
+        business_key: Some("\u{1}".repeat(1024).into()),
+    });
+    let bytes = header.to_bytes();
+    assert_eq!(Header::parse(&bytes).unwrap(), header);
+    assert!(bytes.len() > 200 * 1024);
+}
+
+#[test]
+fn numbers_beyond_json_are_cut_to_for_ever() {
+    let mut header = header(4);
+    header.timeout_ms = Some(u64::MAX);
+    for n in [0, 9, 10, 99, 100, (1 << 53) - 1] {
+        header.n = n;
+        let read = Header::parse(&header.to_bytes()).unwrap();
+        assert_eq!((read.n, read.timeout_ms), (n, Some((1 << 53) - 1)));
     }
 }
