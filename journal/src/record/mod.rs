@@ -164,3 +164,5 @@ impl Record {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
