@@ -3,8 +3,10 @@
 use std::{cell::Cell, fmt, future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
 use deedbook_journal::{
+    failure::Failure,
     history::{Answer, CallKind},
     id::{Branch, Name, StoreTime, ThreadId},
+    value,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -12,6 +14,7 @@ use crate::{
     approval::Approval,
     branch::Gather,
     desk::{Shared, Trouble},
+    error::{WorkflowError, WorkflowErrorKind},
     policy::NoPolicy,
     signal::{Signal, waiting},
     step::Step,
@@ -163,6 +166,42 @@ impl Context {
     #[must_use]
     pub fn patched(&self, name: &str) -> bool {
         self.shared.lock().patched(name)
+    }
+
+    /// Ends this episode of the thread and begins the next one with `input`, which must be an
+    /// input of this workflow: the code starts anew, and what it did before is not replayed any
+    /// more. For threads that go on for months.
+    ///
+    /// Signals that were not delivered go over, and so do steps identified by key or by
+    /// arguments. While a body is under way or a doubt is open the thread stalls instead.
+    ///
+    /// Never resolves, but to an error if the input cannot be recorded:
+    /// `return Err(ctx.continue_as_new(&next).await)`.
+    pub fn continue_as_new<I: Serialize + ?Sized>(
+        &self,
+        input: &I,
+    ) -> impl Future<Output = WorkflowError> + Send + use<I> {
+        let mut desk = self.shared.lock();
+        let failed = match value::encode(input, &desk.limits) {
+            Ok(input) => {
+                desk.continues_with = Some(input);
+                None
+            }
+            Err(error) => {
+                let kind = WorkflowErrorKind::NotRecordable;
+                Some(WorkflowError::of_call(
+                    kind,
+                    "continue_as_new",
+                    Failure::of(&error),
+                ))
+            }
+        };
+        async move {
+            match failed {
+                Some(error) => error,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Says that calls of this name, which older code made, are not made any more: their records

@@ -96,6 +96,8 @@ pub(crate) struct Desk {
     last_taken: (String, Position),
     /// Late bodies still running: timed out, kept for their evidence.
     late: u32,
+    /// The input of the next episode, once the code asked for one.
+    pub(crate) continues_with: Option<Vec<u8>>,
     /// Drops are not decisions of the program any more.
     pub(crate) torn_down: bool,
     /// Why this run cannot go on.
@@ -215,7 +217,13 @@ impl Desk {
         limits: ValueLimits,
         now: StoreTime,
     ) -> Self {
-        let unmade = history.calls().iter().map(|c| c.opened).collect();
+        let episode = history.episode_from();
+        let unmade = history
+            .calls()
+            .iter()
+            .map(|c| c.opened)
+            .filter(|o| *o >= episode)
+            .collect();
         Self {
             durable: pen.next(),
             history,
@@ -238,6 +246,7 @@ impl Desk {
             in_body: None,
             last_taken: (String::new(), 0),
             late: 0,
+            continues_with: None,
             torn_down: false,
             trouble: None,
         }
@@ -737,6 +746,31 @@ impl Desk {
         self.live.remove(&number);
     }
 
+    /// Begins the next episode: the code starts anew, with other input.
+    pub(crate) fn next_episode(&mut self, input: Vec<u8>, build: Option<Arc<str>>) {
+        let mut carry: Vec<_> = self.undelivered().collect();
+        carry.sort_unstable();
+        let draft = self.draft(Kind::ThreadContinue).with(|h| {
+            h.build = build;
+            h.carry = carry;
+        });
+        self.append(draft.payload(Role::Input, input));
+        self.live.clear();
+        self.occurrences.clear();
+        self.derivations.clear();
+        self.delivered.clear();
+        self.turn = TurnMarks::default();
+        self.torn_down = false;
+    }
+
+    /// The positions of signals that nobody was given.
+    fn undelivered(&self) -> impl Iterator<Item = Position> {
+        self.history.all_signals().flat_map(|(name, signals)| {
+            let delivered = self.delivered.get(name).copied().unwrap_or(0);
+            signals.iter().skip(delivered).map(|s| s.position)
+        })
+    }
+
     /// The code does not make calls of this name any more, and says so.
     pub(crate) fn retired(&mut self, name: &str) {
         let history = &self.history;
@@ -1069,6 +1103,11 @@ impl Desk {
         self.live
             .values()
             .any(|c| matches!(c.work, Work::Running { .. }))
+    }
+
+    /// Whether a body or a probe was granted and has not ended.
+    pub(crate) fn at_work(&self) -> bool {
+        self.live.values().any(|c| !matches!(c.work, Work::Idle))
     }
 
     /// Whether a timed-out body is still running.

@@ -113,6 +113,7 @@ struct Run {
     thread: ThreadId,
     epoch: Epoch,
     shared: Arc<Shared>,
+    hosted: Option<Arc<dyn Hosted>>,
     root: Option<Root>,
     /// The root's result, while open doubts keep the thread from ending.
     finished: Option<Result<Vec<u8>, Failure>>,
@@ -199,23 +200,17 @@ impl Run {
         let mut desk = Desk::new(history, pen, identity, limits, now);
         let start = begin_record(&thread, begin, first, &house.options);
         desk.begin(start.ok_or(StoreError::NoSuchThread)?, first);
-        let input = desk.history.start().and_then(|s| s.input.clone());
         let cancelled = desk.history.cancelled();
-        let wakeups = control.wakeups.clone();
-        let shared = Shared::new(desk, wakeups);
-        let root = match (hosted, input) {
-            (Some(hosted), Some(input)) if !cancelled => {
-                let context = Context::new(shared.clone());
-                Some(unconstrained(hosted.run(context, input, limits)))
-            }
-            _ => None,
-        };
+        let shared = Shared::new(desk, control.wakeups.clone());
+        let hosted = hosted.filter(|_| !cancelled);
+        let root = hosted.clone().and_then(|hosted| root(hosted, &shared));
         Ok(Loaded::Run(Box::new(Self {
             house,
             control,
             thread,
             epoch: lease.epoch,
             shared,
+            hosted,
             root,
             finished: None,
             polled: false,
@@ -330,6 +325,9 @@ impl Run {
             if self.finished.is_some() {
                 return After::Finish;
             }
+            if self.root.is_none() {
+                return After::Input("it was erased".to_owned());
+            }
             match self.poll_root() {
                 Polled::Pending => {}
                 Polled::Ready(Ok(result)) => self.finished = Some(Ok(result)),
@@ -341,6 +339,13 @@ impl Run {
             }
             if let Some(trouble) = self.shared.lock().trouble.take() {
                 return After::Trouble(trouble);
+            }
+            let continues = self.shared.lock().continues_with.take();
+            if let Some(input) = continues {
+                match self.next_episode(input) {
+                    Ok(()) => continue,
+                    Err(trouble) => return After::Trouble(trouble),
+                }
             }
             if self.finished.is_some() {
                 return After::Finish;
@@ -455,6 +460,45 @@ impl Run {
         }
         self.polled = true;
         polled
+    }
+
+    /// Begins the next episode, if nothing of this one is open.
+    fn next_episode(&mut self, input: Vec<u8>) -> Result<(), Trouble> {
+        let mut desk = self.shared.lock();
+        if let Some(unmade) = desk.first_unmade() {
+            return Err(Trouble::Diverged(ended_early(&desk, unmade)));
+        }
+        let open = if desk.at_work() {
+            Some("a body is under way; await it before".to_owned())
+        } else {
+            desk.doubts()
+                .first()
+                .map(|(id, _)| format!("step {id} is in doubt; settle it before"))
+        };
+        let wrong = self
+            .hosted
+            .as_ref()
+            .map(|h| h.check_input(&input, &desk.limits));
+        let wrong = wrong
+            .and_then(Result::err)
+            .map(|why| format!("its input is wrong: {why}"));
+        if let Some(why) = open.or(wrong) {
+            return Err(Trouble::Misused(format!(
+                "the thread cannot continue as new: {why}"
+            )));
+        }
+        desk.torn_down = true;
+        drop(desk);
+        let root_before = self.root.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(root_before)));
+        let build = self.house.options.build.clone();
+        self.shared.lock().next_episode(input, build);
+        self.root = self
+            .hosted
+            .clone()
+            .and_then(|hosted| root(hosted, &self.shared));
+        self.polled = false;
+        Ok(())
     }
 
     /// Polls the workflow for its bodies' sake: nothing is offered, so its code does not go on.
@@ -637,17 +681,7 @@ impl Run {
     async fn finish(&mut self) -> Result<Option<Report>, StoreError> {
         let unmade = self.shared.lock().first_unmade();
         if let Some(unmade) = unmade {
-            let call = self
-                .shared
-                .lock()
-                .history
-                .opened_at(unmade)
-                .map(|c| c.id.to_string());
-            let divergence = Divergence {
-                call: call.unwrap_or_default(),
-                at: unmade,
-                kind: DivergenceKind::EndedEarly,
-            };
+            let divergence = ended_early(&self.shared.lock(), unmade);
             return self.block(Trouble::Diverged(divergence)).await.map(Some);
         }
         if let Some(row) = self.doubtful_row() {
@@ -822,6 +856,32 @@ enum Polled {
     Pending,
     Ready(Result<Vec<u8>, Stop>),
     Panicked(String),
+}
+
+/// The workflow's future, from the beginning of the episode; `None` if its input was erased.
+fn root(hosted: Arc<dyn Hosted>, shared: &Arc<Shared>) -> Option<Root> {
+    let (input, limits) = {
+        let desk = shared.lock();
+        (desk.history.input().cloned()?, desk.limits)
+    };
+    Some(unconstrained(hosted.run(
+        Context::new(shared.clone()),
+        input,
+        limits,
+    )))
+}
+
+fn ended_early(desk: &Desk, unmade: Position) -> Divergence {
+    let call = desk
+        .history
+        .opened_at(unmade)
+        .map(|c| c.id.to_string())
+        .unwrap_or_default();
+    Divergence {
+        call,
+        at: unmade,
+        kind: DivergenceKind::EndedEarly,
+    }
 }
 
 fn begin_record(

@@ -70,6 +70,9 @@ pub(crate) trait Hosted: Send + Sync + 'static {
         input: Arc<[u8]>,
         limits: ValueLimits,
     ) -> BoxFuture<'static, Result<Vec<u8>, Stop>>;
+
+    /// Whether these bytes are an input of this workflow.
+    fn check_input(&self, input: &[u8], limits: &ValueLimits) -> Result<(), String>;
 }
 
 /// Why the code of a workflow stopped without a result.
@@ -99,5 +102,11 @@ impl<W: Workflow> Hosted for W {
                 Stop::Failed(WorkflowError::of_call(kind, "output", failure))
             })
         })
+    }
+
+    fn check_input(&self, input: &[u8], limits: &ValueLimits) -> Result<(), String> {
+        value::decode::<W::Input>(input, limits)
+            .map(drop)
+            .map_err(|e| e.to_string())
     }
 }

@@ -1,5 +1,6 @@
 //! The promises, tested: one module a promise.
 
+mod episodes;
 mod house;
 mod smoke;
 mod traces;

@@ -54,6 +54,7 @@ impl History {
     fn fold(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
         match &header.kind {
             Kind::ThreadStart => self.thread_start(header, payloads),
+            Kind::ThreadContinue => self.thread_continue(header, payloads),
             Kind::ThreadEnd => self.thread_end(header, payloads),
             Kind::StepIntent => self.intent(header, payloads),
             Kind::StepDone => self.done(header, payloads),
@@ -81,8 +82,7 @@ impl History {
             | Kind::Prune
             | Kind::Restore => Ok(()),
             // Written by later builds of format 1: this one cannot replay them.
-            Kind::ThreadContinue
-            | Kind::ThreadFork
+            Kind::ThreadFork
             | Kind::StepDenied
             | Kind::StepReused
             | Kind::ChildStart
@@ -95,12 +95,29 @@ impl History {
         if self.start.is_some() {
             return Err("the thread has started before");
         }
+        self.input = bytes(payloads, Role::Input);
         self.start = Some(Start {
             workflow: header.workflow.clone().ok_or("it names no workflow")?,
             input: bytes(payloads, Role::Input),
             time: header.time,
             build: header.build.clone(),
         });
+        Ok(())
+    }
+
+    /// The next episode: positional identities begin anew, signals that were not delivered go
+    /// over, and so do calls identified by key or by arguments.
+    fn thread_continue(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
+        if self.start.is_none() {
+            return Err("the thread has not started");
+        }
+        self.episode += 1;
+        self.episode_from = header.n;
+        self.input = bytes(payloads, Role::Input);
+        for queue in self.signals.values_mut() {
+            queue.retain(|signal| header.carry.contains(&signal.position));
+        }
+        self.markers.clear();
         Ok(())
     }
 

@@ -40,6 +40,10 @@ pub struct History {
     live_from: Position,
     time: StoreTime,
     episode: u32,
+    /// Records below this belong to earlier episodes.
+    episode_from: Position,
+    /// The input of this episode; `None` once erased.
+    input: Option<Arc<[u8]>>,
     start: Option<Start>,
     calls: Vec<Call>,
     by_id: HashMap<(CallKind, StepId), usize>,
@@ -108,6 +112,8 @@ impl History {
             live_from: 0,
             time: StoreTime(0),
             episode: 0,
+            episode_from: 0,
+            input: None,
             start: None,
             calls: Vec::new(),
             by_id: HashMap::new(),
@@ -155,6 +161,18 @@ impl History {
     #[must_use]
     pub fn episode(&self) -> u32 {
         self.episode
+    }
+
+    /// Records below this position belong to earlier episodes.
+    #[must_use]
+    pub fn episode_from(&self) -> Position {
+        self.episode_from
+    }
+
+    /// The input of this episode, in MessagePack; `None` once erased.
+    #[must_use]
+    pub fn input(&self) -> Option<&Arc<[u8]>> {
+        self.input.as_ref()
     }
 
     /// How the thread began.
@@ -219,6 +237,13 @@ impl History {
     #[must_use]
     pub fn signals(&self, name: &str) -> &[Signal] {
         self.signals.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The signals of every name.
+    pub fn all_signals(&self) -> impl Iterator<Item = (&Arc<str>, &[Signal])> {
+        self.signals
+            .iter()
+            .map(|(name, signals)| (name, signals.as_slice()))
     }
 
     /// The recorded answer to `patched(name)`.
