@@ -1,11 +1,11 @@
 //! How the worker reaches a thread that is loaded.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use deedbook_journal::id::Epoch;
+use deedbook_journal::{checkpointer::Lease, id::Epoch};
 use tokio::sync::watch;
 
 use crate::{executor::Begin, wake::Wakeups};
@@ -19,6 +19,8 @@ pub(crate) struct Control {
     nudged: AtomicBool,
     stopping: AtomicBool,
     lost: AtomicBool,
+    /// A hold that the search for due threads took on it before its own task could.
+    handed: Mutex<Option<Lease>>,
     /// Zero before the claim.
     epoch: AtomicU64,
     /// Whether the thread's first record is durable.
@@ -33,9 +35,24 @@ impl Control {
             nudged: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            handed: Mutex::new(None),
             epoch: AtomicU64::new(0),
             durable: watch::Sender::new(false),
         })
+    }
+
+    /// Hands over a hold, and says that there is something to do.
+    pub(crate) fn hand(&self, lease: Lease) {
+        *self.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+        self.nudge();
+    }
+
+    /// The hold that was handed over, if one was.
+    pub(crate) fn take_handed(&self) -> Option<Lease> {
+        self.handed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Something was said to the thread.

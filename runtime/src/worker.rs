@@ -16,7 +16,7 @@ use deedbook_journal::{
     row::{Row, Status},
 };
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, RwLock, oneshot},
     task::JoinHandle,
 };
 use tracing::{debug, info, warn};
@@ -36,6 +36,9 @@ pub(crate) struct Worker {
     pub(crate) house: House,
     hosted: HashMap<Arc<str>, Arc<dyn Hosted>>,
     state: Mutex<State>,
+    /// Held shared while a task claims its own thread, and alone while due threads are claimed:
+    /// otherwise the two could take a thread from each other.
+    claiming: RwLock<()>,
     changed: Notify,
     stopping: AtomicBool,
 }
@@ -61,6 +64,7 @@ impl Worker {
             house,
             hosted,
             state: Mutex::default(),
+            claiming: RwLock::new(()),
             changed: Notify::new(),
             stopping: AtomicBool::new(false),
         })
@@ -123,7 +127,10 @@ impl Worker {
         }
         let mut state = self.state();
         if let Some(loaded) = state.loaded.get(thread) {
-            loaded.control.nudge();
+            match lease {
+                Some(lease) => loaded.control.hand(lease),
+                None => loaded.control.nudge(),
+            }
             return;
         }
         let control = Control::new(begin);
@@ -168,6 +175,10 @@ impl Worker {
         lease: Option<Lease>,
     ) -> Result<Lease, StoreError> {
         if let Some(lease) = lease {
+            return Ok(lease);
+        }
+        let _claiming = self.claiming.read().await;
+        if let Some(lease) = control.take_handed() {
             return Ok(lease);
         }
         let now = self.house.store.now().await?;
@@ -319,6 +330,7 @@ impl Worker {
             }
             let workflows = self.hosted.keys().cloned().collect();
             let options = &self.house.options;
+            let _claiming = self.claiming.write().await;
             let which = Claim::Due {
                 workflows,
                 max: room,
