@@ -13,6 +13,8 @@ pub(super) struct Tracked {
     pub(super) path: String,
     /// All of it; whatever is not UTF-8 is replaced.
     pub(super) text: String,
+    /// Whether it is the file of a module under `#[cfg(test)]`.
+    of_unit_tests: bool,
 }
 
 impl Tracked {
@@ -21,6 +23,7 @@ impl Tracked {
         Self {
             path: path.to_owned(),
             text: text.to_owned(),
+            of_unit_tests: false,
         }
     }
 
@@ -36,6 +39,7 @@ impl Tracked {
             && !path.starts_with("benches/")
             && !path.contains("/tests/")
             && !path.ends_with("/tests.rs")
+            && !self.of_unit_tests
     }
 
     /// Numbered lines of code: no comments, and nothing below a unit test module.
@@ -75,17 +79,41 @@ pub(super) fn files() -> &'static [Tracked] {
 fn read() -> Vec<Tracked> {
     let mut paths = listed().unwrap_or_else(|| walked(&root()));
     paths.sort();
-    let files: Vec<Tracked> = paths
+    let mut files: Vec<Tracked> = paths
         .into_iter()
         .filter_map(|path| {
             // Without the files that are deleted, and not yet committed as such.
             let bytes = fs::read(root().join(&path)).ok()?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            Some(Tracked { path, text })
+            Some(Tracked {
+                path,
+                text,
+                of_unit_tests: false,
+            })
         })
         .collect();
     assert!(files.len() > 50, "only {} files were found", files.len());
+    let of_unit_tests: Vec<String> = files.iter().flat_map(unit_test_files).collect();
+    for file in &mut files {
+        file.of_unit_tests = of_unit_tests.contains(&file.path);
+    }
     files
+}
+
+/// The files of the modules that this one declares for unit tests only.
+fn unit_test_files(file: &Tracked) -> Vec<String> {
+    let Some(stem) = file.path.strip_suffix(".rs") else {
+        return Vec::new();
+    };
+    let (folder, name) = stem.rsplit_once('/').unwrap_or(("", stem));
+    let inside = if ["mod", "lib", "main"].contains(&name) {
+        folder
+    } else {
+        stem
+    };
+    let declared = file.text.split("#[cfg(test)]\nmod ").skip(1);
+    let names = declared.filter_map(|rest| rest.lines().next()?.strip_suffix(';'));
+    names.map(|name| format!("{inside}/{name}.rs")).collect()
 }
 
 /// What git knows, and what is not ignored.
