@@ -1,5 +1,13 @@
 //! The promises, tested: one module a promise.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test ends at the first surprise"
+)]
+
 mod episodes;
 mod house;
 mod smoke;
