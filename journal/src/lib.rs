@@ -15,6 +15,7 @@ pub mod id;
 pub mod key;
 pub mod limits;
 pub mod message;
+pub mod operator;
 pub mod pen;
 pub mod policy;
 pub mod record;

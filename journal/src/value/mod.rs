@@ -18,7 +18,7 @@ mod serializer;
 mod sink;
 #[cfg(test)]
 mod tests;
-mod text;
+pub mod text;
 pub mod view;
 mod walk;
 

@@ -3,14 +3,14 @@
 use std::fmt::{self, Write};
 
 /// Whether `c` can move a cursor, hide text or change its direction.
-pub(crate) fn is_unsafe(c: char) -> bool {
+pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
             | '\u{061c}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
 /// Writes `text` with every unsafe character as a JSON escape, and nothing else changed.
-pub(crate) fn write_safe(out: &mut impl Write, text: &str) -> fmt::Result {
+pub fn write_safe(out: &mut impl Write, text: &str) -> fmt::Result {
     let mut from = 0;
     for (at, c) in text.char_indices() {
         if is_unsafe(c) {
@@ -23,7 +23,7 @@ pub(crate) fn write_safe(out: &mut impl Write, text: &str) -> fmt::Result {
 }
 
 /// Writes `text` as a JSON string that is safe to print.
-pub(crate) fn write_json_string(out: &mut impl Write, text: &str) -> fmt::Result {
+pub fn write_json_string(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     let mut from = 0;
     for (at, c) in text.char_indices() {
@@ -60,7 +60,7 @@ fn escape(out: &mut impl Write, c: char) -> fmt::Result {
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Writes `bytes` as base64 (RFC 4648 section 4, with padding).
-pub(crate) fn write_base64(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
+pub fn write_base64(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
     for chunk in bytes.chunks(3) {
         let mut group = 0u32;
         for i in 0..3 {
@@ -80,7 +80,7 @@ pub(crate) fn write_base64(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
 }
 
 /// Reads exactly what [`write_base64`] writes: padded, no spaces, unused bits zero.
-pub(crate) fn read_base64(text: &str) -> Option<Vec<u8>> {
+pub fn read_base64(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }

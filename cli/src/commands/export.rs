@@ -1,0 +1,278 @@
+//! `export`: every record, exactly, as JSON lines.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, IsTerminal, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use deedbook_journal::{
+    checkpointer::{Checkpointer, StoreError},
+    hex,
+    id::{Position, ThreadId},
+    record::{Record, RecordHash},
+};
+
+use crate::{
+    args::Export,
+    failure::{Failure, Outcome, code},
+    line::{self, Closing, Opening, Scope, Totals},
+    out::Out,
+    read::{self, Log, Records},
+    text::safe,
+};
+
+/// After how many records progress is shown.
+const PROGRESS_EVERY: u64 = 1000;
+
+pub(crate) async fn run(
+    args: &Export,
+    home: &dyn Checkpointer,
+    journal: Option<&Path>,
+    out: &mut Out<'_>,
+) -> Outcome {
+    let Some(path) = &args.output else {
+        let mut write = |text: &str| out.raw(text.as_bytes());
+        export(args, home, &mut write).await?;
+        return Ok(code::OK);
+    };
+    let mut aside = Aside::create(path, journal, args.force)?;
+    let totals = export(args, home, &mut |text| aside.write(text)).await?;
+    aside.publish()?;
+    let shown = path.to_string_lossy();
+    if out.json {
+        out.object(&serde_json::json!({
+            "v": crate::out::JSON_VERSION,
+            "file": shown,
+            "records": totals.records,
+            "threads": totals.threads,
+        }))?;
+    } else {
+        let (records, threads) = (totals.records, totals.threads);
+        out.line(&format!(
+            "exported {records} records of {threads} threads to {shown}"
+        ))?;
+    }
+    Ok(code::OK)
+}
+
+type Write1<'a> = dyn FnMut(&str) -> io::Result<()> + Send + 'a;
+
+async fn export(
+    args: &Export,
+    home: &dyn Checkpointer,
+    write: &mut Write1<'_>,
+) -> Result<Totals, Failure> {
+    let thread = args.thread.as_deref().map(read::thread_id).transpose()?;
+    let opening = Opening {
+        export: Scope {
+            v: line::VERSION,
+            log_id: hex::encode(&home.identity().log_id),
+            thread: thread.as_ref().map(|t| t.as_str().to_owned()),
+            time: home.now().await?.to_string(),
+            tool: concat!("deedbook ", env!("CARGO_PKG_VERSION")).to_owned(),
+        },
+    };
+    let mut lines = Lines {
+        write,
+        text: String::new(),
+        totals: Totals::default(),
+        progress: io::stderr().is_terminal(),
+    };
+    match thread {
+        Some(thread) => one(home, thread, &opening, &mut lines).await?,
+        None => all(home, &opening, &mut lines).await?,
+    }
+    let Lines {
+        write,
+        totals,
+        progress,
+        ..
+    } = lines;
+    if progress {
+        eprint_progress("\r\u{1b}[K");
+    }
+    let closing = Closing { end: totals };
+    write(&json_line(&closing)?)?;
+    Ok(closing.end)
+}
+
+async fn one(
+    home: &dyn Checkpointer,
+    thread: ThreadId,
+    opening: &Opening,
+    lines: &mut Lines<'_>,
+) -> Result<(), Failure> {
+    let mut records = Records::new(home, thread.clone());
+    let mut prev = RecordHash::ZERO;
+    let mut opened = false;
+    loop {
+        // The first read says whether there is such a thread.
+        let next = records.next().await.map_err(|e| read::about(&thread, e))?;
+        if !std::mem::replace(&mut opened, true) {
+            (lines.write)(&json_line(opening)?)?;
+        }
+        let Some((n, record)) = next else {
+            return Ok(());
+        };
+        lines.record(&thread, n, &record, prev)?;
+        prev = record.hash;
+    }
+}
+
+async fn all(
+    home: &dyn Checkpointer,
+    opening: &Opening,
+    lines: &mut Lines<'_>,
+) -> Result<(), Failure> {
+    (lines.write)(&json_line(opening)?)?;
+    let mut log = Log::new(home);
+    let mut heads = std::collections::HashMap::new();
+    while let Some((entry, record)) = log.next().await? {
+        let record = record?;
+        if record.hash != entry.hash {
+            return Err(StoreError::Damaged {
+                thread: entry.thread,
+                n: entry.n,
+                why: format!("place {} of the log has another hash", entry.index).into(),
+            }
+            .into());
+        }
+        let head = heads
+            .entry(entry.thread.clone())
+            .or_insert(RecordHash::ZERO);
+        lines.record(&entry.thread, entry.n, &record, *head)?;
+        *head = record.hash;
+    }
+    Ok(())
+}
+
+struct Lines<'a> {
+    write: &'a mut Write1<'a>,
+    text: String,
+    totals: Totals,
+    progress: bool,
+}
+
+impl Lines<'_> {
+    fn record(
+        &mut self,
+        thread: &ThreadId,
+        n: Position,
+        record: &Record,
+        prev: RecordHash,
+    ) -> Result<(), Failure> {
+        let which = || format!("record {n} of thread {}", safe(thread.as_str()));
+        let header = read::header(record).map_err(|e| e.about(&which()))?;
+        self.text.clear();
+        line::write(&header, record, prev, &mut self.text)
+            .map_err(|e| Failure::new(format!("{}: {}", which(), safe(&e))))?;
+        (self.write)(&self.text).map_err(|e| Failure::from(e).about(&which()))?;
+        self.totals.add(&header, record);
+        if self.progress && self.totals.records.is_multiple_of(PROGRESS_EVERY) {
+            eprint_progress(&format!("\r{} records", self.totals.records));
+        }
+        Ok(())
+    }
+}
+
+fn eprint_progress(text: &str) {
+    // Progress that cannot be shown is no reason to stop.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn json_line<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
+    Ok(crate::out::safe_json(&serde_json::to_string(value)?) + "\n")
+}
+
+/// A file that gets its name when it is complete and durable.
+struct Aside {
+    file: Option<BufWriter<File>>,
+    aside: PathBuf,
+    path: PathBuf,
+    replace: bool,
+}
+
+impl Aside {
+    fn create(path: &Path, journal: Option<&Path>, replace: bool) -> Result<Self, Failure> {
+        let shown = safe(&path.to_string_lossy());
+        let name = path.file_name();
+        let name = name.ok_or_else(|| Failure::usage(format!("{shown} names no file")))?;
+        let there = fs::symlink_metadata(path).is_ok();
+        let same = || {
+            Some((
+                fs::canonicalize(path).ok()?,
+                fs::canonicalize(journal?).ok()?,
+            ))
+        };
+        if same().is_some_and(|(a, b)| a == b) {
+            return Err(Failure::new(format!(
+                "{shown} is the journal itself; name another file"
+            )));
+        }
+        if there && !replace {
+            return Err(Failure::new(format!(
+                "{shown} is there already; name another file, or use --force"
+            )));
+        }
+        let mut aside_name = std::ffi::OsString::from(".");
+        aside_name.push(name);
+        aside_name.push(format!(".{}.part", std::process::id()));
+        let aside = path.with_file_name(aside_name);
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&aside);
+        let file = file.map_err(|e| {
+            Failure::new(format!(
+                "cannot make {}: {e}",
+                safe(&aside.to_string_lossy())
+            ))
+        })?;
+        Ok(Self {
+            file: Some(BufWriter::with_capacity(256 * 1024, file)),
+            aside,
+            path: path.to_owned(),
+            replace,
+        })
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => file.write_all(text.as_bytes()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn publish(mut self) -> Result<(), Failure> {
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
+        let file = file
+            .into_inner()
+            .map_err(|e| Failure::from(e.into_error()))?;
+        file.sync_all()?;
+        let named = match self.replace {
+            true => fs::rename(&self.aside, &self.path),
+            // Whoever took the name meanwhile keeps it.
+            false => fs::hard_link(&self.aside, &self.path),
+        };
+        named.map_err(|e| {
+            let path = safe(&self.path.to_string_lossy());
+            Failure::new(format!("cannot give the export its name {path}: {e}"))
+        })?;
+        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.file = None;
+        // Renamed away, or not wanted any more.
+        let _ = fs::remove_file(&self.aside);
+    }
+}

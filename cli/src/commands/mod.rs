@@ -1,0 +1,30 @@
+//! The commands, one file a family.
+
+pub(crate) mod act;
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod decide;
+pub(crate) mod doubts;
+pub(crate) mod export;
+pub(crate) mod init;
+pub(crate) mod key;
+pub(crate) mod resolve;
+pub(crate) mod show;
+pub(crate) mod signal;
+pub(crate) mod threads;
+pub(crate) mod verify;
+
+use std::{env, path::Path};
+
+use crate::text::shell;
+
+/// How a command begins that is printed for somebody to run: with the journal, unless the
+/// environment names it.
+pub(crate) fn prefix(journal: Option<&Path>) -> String {
+    match journal {
+        Some(path) if env::var_os("DEEDBOOK_JOURNAL").is_none_or(|set| set != path.as_os_str()) => {
+            format!("deedbook --journal {}", shell(&path.to_string_lossy()))
+        }
+        _ => "deedbook".to_owned(),
+    }
+}

@@ -1,0 +1,67 @@
+//! Finding and opening the journal.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use deedbook_journal::embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions};
+
+use crate::{
+    failure::{Failure, code},
+    text::{safe, shell},
+};
+
+/// How long to wait for somebody who is just letting go of the journal.
+const WAIT: Duration = Duration::from_millis(250);
+
+/// Opens the journal. Never makes one.
+pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
+    let path = named(journal)?;
+    Embedded::open(path, OpenOptions::new().wait(WAIT)).map_err(|error| {
+        let said = safe(&error.to_string());
+        match error {
+            OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
+            OpenError::NotFound { .. } => {
+                let make = format!(
+                    "`deedbook init --journal {}`",
+                    shell(&path.to_string_lossy())
+                );
+                Failure::new(format!("{said}; {make} makes one"))
+            }
+            _ => Failure::new(said),
+        }
+    })
+}
+
+/// Makes a journal.
+pub(crate) fn create(
+    journal: Option<&Path>,
+    namespace: Option<[u8; 16]>,
+) -> Result<(PathBuf, Embedded), Failure> {
+    let path = named(journal)?;
+    let mut options = CreateOptions::new();
+    if let Some(namespace) = namespace {
+        options = options.namespace(namespace);
+    }
+    let made = Embedded::create(path, options).map_err(|error| {
+        let said = safe(&error.to_string());
+        match error {
+            CreateError::Open {
+                source: OpenError::Locked { .. },
+                ..
+            } => Failure::of(code::LOCKED, said),
+            _ => Failure::new(said),
+        }
+    })?;
+    Ok((path.to_owned(), made))
+}
+
+fn named(journal: Option<&Path>) -> Result<&Path, Failure> {
+    match journal {
+        Some(path) if !path.as_os_str().is_empty() => Ok(path),
+        _ => Err(Failure::usage(
+            "no journal is named; use `--journal FILE`, or set DEEDBOOK_JOURNAL",
+        )),
+    }
+}

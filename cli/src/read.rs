@@ -1,0 +1,304 @@
+//! Reading a journal, for every command.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::File,
+    io::{self, Read},
+    sync::Arc,
+};
+
+use deedbook_journal::{
+    checkpointer::{Checkpointer, Filter, LogEntry, StoreError, ThreadInfo},
+    id::{LogIndex, Position, StoreTime, ThreadId},
+    limits::ValueLimits,
+    operator::{self, Found},
+    record::{Header, Record},
+    row::Status,
+    turn::Blocked,
+    value::view,
+};
+
+use crate::{failure::Failure, text::safe};
+
+/// How many bytes of records are read at once.
+const READ_BYTES: usize = 4 * 1024 * 1024;
+/// How many bytes of a thread are read ahead while the log is followed.
+const AHEAD_BYTES: usize = 64 * 1024;
+/// How many records are kept ahead at most, of all threads together.
+const AHEAD_RECORDS_MAX: usize = 65_536;
+/// How many threads are listed at once.
+const LIST_MAX: usize = 1000;
+/// How many places of the log are read at once.
+const LOG_MAX: usize = 4096;
+
+/// Any thread id, Deedbook's own included.
+pub(crate) fn thread_id(text: &str) -> Result<ThreadId, Failure> {
+    ThreadId::any(text).map_err(|e| Failure::usage(safe(&e.to_string())))
+}
+
+/// Says which thread there is none of.
+pub(crate) fn about(thread: &ThreadId, error: impl Into<Failure>) -> Failure {
+    let none = StoreError::NoSuchThread.to_string();
+    match error.into() {
+        Failure::Said { message, .. } if message == none => Failure::new(format!(
+            "there is no thread {}; `deedbook threads` lists them",
+            safe(thread.as_str())
+        )),
+        Failure::Said { code, message } if message.starts_with("record ") => {
+            // A record that is named together with its thread already.
+            Failure::of(code, message)
+        }
+        other => other.about(&format!("thread {}", safe(thread.as_str()))),
+    }
+}
+
+/// What a thread's records add up to.
+pub(crate) async fn found(home: &dyn Checkpointer, thread: &ThreadId) -> Result<Found, Failure> {
+    let found = Found::load(home, thread).await;
+    found.map_err(|e| about(thread, e))
+}
+
+/// A thread as listed.
+pub(crate) async fn info(
+    home: &dyn Checkpointer,
+    thread: &ThreadId,
+) -> Result<ThreadInfo, Failure> {
+    let filter = Filter {
+        prefix: Some(thread.as_str().into()),
+        reserved: true,
+        ..Filter::default()
+    };
+    // An id is the first of those that begin with it.
+    let page = home.list(&filter, None, 1).await?;
+    let first = page.items.into_iter().next().filter(|t| t.id == *thread);
+    first.ok_or_else(|| about(thread, StoreError::NoSuchThread))
+}
+
+/// All threads that pass, page by page.
+pub(crate) struct List<'a> {
+    home: &'a dyn Checkpointer,
+    filter: Filter,
+    after: Option<ThreadId>,
+    page: VecDeque<ThreadInfo>,
+    over: bool,
+}
+
+impl<'a> List<'a> {
+    pub(crate) fn new(home: &'a dyn Checkpointer, filter: Filter) -> Self {
+        Self {
+            home,
+            filter,
+            after: None,
+            page: VecDeque::new(),
+            over: false,
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<ThreadInfo>, Failure> {
+        while self.page.is_empty() && !self.over {
+            let after = self.after.as_ref();
+            let page = self.home.list(&self.filter, after, LIST_MAX).await?;
+            self.over = page.next.is_none();
+            self.after = page.next;
+            self.page = page.items.into();
+        }
+        Ok(self.page.pop_front())
+    }
+}
+
+/// The records of one thread, page by page.
+pub(crate) struct Records<'a> {
+    home: &'a dyn Checkpointer,
+    thread: ThreadId,
+    next: Option<Position>,
+    page: VecDeque<(Position, Record)>,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(home: &'a dyn Checkpointer, thread: ThreadId) -> Self {
+        Self {
+            home,
+            thread,
+            next: Some(0),
+            page: VecDeque::new(),
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<(Position, Record)>, StoreError> {
+        while let (true, Some(from)) = (self.page.is_empty(), self.next) {
+            let page = self.home.read(&self.thread, from, READ_BYTES).await?;
+            self.next = page.next;
+            self.page = page.items.into();
+        }
+        Ok(self.page.pop_front())
+    }
+}
+
+/// One record, by its position.
+pub(crate) async fn record(
+    home: &dyn Checkpointer,
+    thread: &ThreadId,
+    n: Position,
+) -> Result<Record, Failure> {
+    let page = home
+        .read(thread, n, 0)
+        .await
+        .map_err(|e| about(thread, e))?;
+    let first = page.items.into_iter().next().map(|(_, record)| record);
+    first.ok_or_else(|| about(thread, Failure::new(format!("there is no record {n}"))))
+}
+
+/// The journal in the order of its log, with the records.
+pub(crate) struct Log<'a> {
+    home: &'a dyn Checkpointer,
+    next: Option<LogIndex>,
+    page: VecDeque<LogEntry>,
+    ahead: HashMap<ThreadId, VecDeque<(Position, Record)>>,
+    ahead_records: usize,
+}
+
+impl<'a> Log<'a> {
+    pub(crate) fn new(home: &'a dyn Checkpointer) -> Self {
+        Self {
+            home,
+            next: Some(0),
+            page: VecDeque::new(),
+            ahead: HashMap::new(),
+            ahead_records: 0,
+        }
+    }
+
+    /// The next place of the log, and the record that stands there, or why it cannot be read.
+    pub(crate) async fn next(
+        &mut self,
+    ) -> Result<Option<(LogEntry, Result<Record, StoreError>)>, StoreError> {
+        while let (true, Some(from)) = (self.page.is_empty(), self.next) {
+            let page = self.home.log(from, LOG_MAX).await?;
+            self.next = page.next;
+            self.page = page.items.into();
+        }
+        let Some(entry) = self.page.pop_front() else {
+            return Ok(None);
+        };
+        let record = self.record(&entry).await;
+        Ok(Some((entry, record)))
+    }
+
+    async fn record(&mut self, entry: &LogEntry) -> Result<Record, StoreError> {
+        if let Some(ahead) = self.ahead.get_mut(&entry.thread)
+            && let Some((n, record)) = ahead.pop_front()
+        {
+            self.ahead_records -= 1;
+            if n == entry.n {
+                return Ok(record);
+            }
+            self.ahead_records -= ahead.len();
+            ahead.clear();
+        }
+        let page = match self.home.read(&entry.thread, entry.n, AHEAD_BYTES).await {
+            // What is read ahead may be damaged where this record is not.
+            Err(StoreError::Damaged { n, .. }) if n != entry.n => {
+                self.home.read(&entry.thread, entry.n, 0).await?
+            }
+            page => page?,
+        };
+        let mut items: VecDeque<_> = page.items.into();
+        let (_, record) = items.pop_front().ok_or_else(|| StoreError::Damaged {
+            thread: entry.thread.clone(),
+            n: entry.n,
+            why: "the log has it, and the thread does not".into(),
+        })?;
+        if self.ahead_records > AHEAD_RECORDS_MAX {
+            self.ahead.clear();
+            self.ahead_records = 0;
+        }
+        self.ahead_records += items.len();
+        self.ahead.insert(entry.thread.clone(), items);
+        Ok(record)
+    }
+}
+
+/// The state of a thread as it is, which its row does not tell when its run has died.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) status: Status,
+    pub(crate) since: StoreTime,
+    pub(crate) detail: Option<Arc<str>>,
+    pub(crate) open_doubts: u32,
+}
+
+/// The state of a thread as it is now: a thread that nobody holds and whose row says `running`
+/// may have died with a step in doubt.
+pub(crate) fn state(info: &ThreadInfo, found: Option<&Found>, now: StoreTime) -> State {
+    let row = &info.row;
+    let written = State {
+        status: row.status,
+        since: row.since,
+        detail: row.detail.clone(),
+        open_doubts: row.open_doubts,
+    };
+    let Some(found) = found.filter(|_| may_have_died(info)) else {
+        return written;
+    };
+    let blocked = operator::blocking(&found.history, now);
+    let open = u32::try_from(found.history.doubts(now).count()).unwrap_or(u32::MAX);
+    if blocked.is_empty() {
+        return State {
+            detail: Some("no process runs it now; its program takes it up".into()),
+            open_doubts: open,
+            ..written
+        };
+    }
+    let (status, detail) = Blocked::status(&blocked);
+    State {
+        status,
+        since: found.history.time(),
+        detail: Some(detail.into()),
+        open_doubts: open,
+    }
+}
+
+/// Whether a thread's row may say less than its records.
+pub(crate) fn may_have_died(info: &ThreadInfo) -> bool {
+    info.row.status == Status::Running && info.holder.is_none()
+}
+
+/// The header of a stored record, which the home has verified.
+pub(crate) fn header(record: &Record) -> Result<Header, Failure> {
+    Header::parse(&record.header).map_err(|e| Failure::new(safe(&e.to_string())))
+}
+
+/// A value from the command line as MessagePack: JSON, `@` and a file's name, or `-`.
+pub(crate) fn value(text: &str) -> Result<Vec<u8>, Failure> {
+    let limits = ValueLimits::new();
+    let read;
+    let (json, from) = match text.strip_prefix('@') {
+        Some(path) => {
+            let file = File::open(path);
+            let file =
+                file.map_err(|e| Failure::new(format!("cannot open {}: {e}", safe(path))))?;
+            read = whole(file, &limits).map_err(|e| e.about(&safe(path)))?;
+            (read.as_str(), safe(path))
+        }
+        None if text == "-" => {
+            read = whole(io::stdin().lock(), &limits).map_err(|e| e.about("standard input"))?;
+            (read.as_str(), "standard input".to_owned())
+        }
+        None => (text, "the value".to_owned()),
+    };
+    view::from_json(json, &limits)
+        .map_err(|e| Failure::new(format!("{from} cannot be taken: {}", safe(&e.to_string()))))
+}
+
+fn whole(from: impl Read, limits: &ValueLimits) -> Result<String, Failure> {
+    // JSON is at most a few times as long as the value that it stands for.
+    let most = limits.bytes_max.saturating_mul(8);
+    let mut text = String::new();
+    let mut from = from.take(u64::try_from(most).unwrap_or(u64::MAX));
+    from.read_to_string(&mut text)
+        .map_err(|e| Failure::new(format!("cannot be read: {e}")))?;
+    if text.len() == most {
+        return Err(Failure::new(format!("it has more than {most} bytes")));
+    }
+    Ok(text)
+}

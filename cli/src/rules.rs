@@ -1,0 +1,227 @@
+//! The rules that the records of a thread keep, checked one record after another.
+//!
+//! They are checked from headers alone, apart from how a history is folded, so that a fault there
+//! does not hide itself here.
+
+use std::collections::HashMap;
+
+use deedbook_journal::{
+    id::{Epoch, Position, StoreTime, ThreadId},
+    limits::ValueLimits,
+    record::{Header, Kind, Record, RecordHash},
+    value,
+};
+
+/// What `verify` does not tell, whatever it says otherwise.
+pub(crate) const NOT_CHECKED: [&str; 4] = [
+    "unsigned: this detects accidents, not a rewrite by somebody who can write the file",
+    "not anchored: a cut tail or an older copy looks whole; compare with a copy kept elsewhere",
+    "that the records tell the truth about the world outside",
+    "erased payloads: only their commitments are left",
+];
+
+/// A thread as far as it was checked.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    id: ThreadId,
+    pub(crate) next: Position,
+    pub(crate) head: RecordHash,
+    time: StoreTime,
+    epoch: Epoch,
+    run: Position,
+    calls: HashMap<Position, Opened>,
+}
+
+/// A call that a record opened.
+#[derive(Debug)]
+struct Opened {
+    by: Kind,
+    /// The attempt, and whether it has its end.
+    attempt: Option<(u32, bool)>,
+    settled: bool,
+}
+
+impl Thread {
+    pub(crate) fn new(id: ThreadId) -> Self {
+        Self {
+            id,
+            next: 0,
+            head: RecordHash::ZERO,
+            time: StoreTime(0),
+            epoch: Epoch(0),
+            run: 0,
+            calls: HashMap::new(),
+        }
+    }
+
+    /// Checks the next record.
+    ///
+    /// # Errors
+    /// Which rule it breaks. Nothing behind it can be checked then.
+    pub(crate) fn take(&mut self, log_id: &[u8; 16], record: &Record) -> Result<Header, String> {
+        let header = record.verify(log_id, &self.head)?;
+        self.place(&header)?;
+        for payload in &record.payloads {
+            let limits = ValueLimits::new().depth_max(128).bytes_max(usize::MAX);
+            value::check(&payload.bytes, &limits)
+                .map_err(|e| format!("payload {} cannot be read: {e}", payload.role.as_str()))?;
+        }
+        self.calls(&header)?;
+        self.next += 1;
+        self.head = record.hash;
+        self.time = header.time;
+        self.epoch = header.epoch;
+        Ok(header)
+    }
+
+    fn place(&mut self, header: &Header) -> Result<(), String> {
+        if header.thread != self.id {
+            return Err(format!("it is a record of thread {:?}", header.thread));
+        }
+        if header.n != self.next {
+            return Err(format!(
+                "it says that it is record {}, not {}",
+                header.n, self.next
+            ));
+        }
+        if header.epoch < self.epoch {
+            let (now, before) = (header.epoch.0, self.epoch.0);
+            return Err(format!(
+                "its epoch {now} is below {before}, that of the record before"
+            ));
+        }
+        if header.time < self.time {
+            let (now, before) = (header.time, self.time);
+            return Err(format!(
+                "its time {now} is before {before}, that of the record before"
+            ));
+        }
+        if self.id.is_reserved() {
+            return Ok(());
+        }
+        let starts = matches!(header.kind, Kind::ThreadStart | Kind::ThreadFork);
+        if starts != (header.n == 0) {
+            return Err("a thread starts once, with its first record".into());
+        }
+        if starts || header.kind == Kind::ThreadResume {
+            self.run = header.n;
+        }
+        if header.run != self.run {
+            let (says, is) = (header.run, self.run);
+            return Err(format!(
+                "it belongs to the run of record {is} and says {says}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn calls(&mut self, header: &Header) -> Result<(), String> {
+        use Kind as K;
+        match &header.kind {
+            K::StepIntent => self.intent(header),
+            K::TimerSet | K::ApprovalRequest | K::ChildStart => {
+                self.open(header, None);
+                Ok(())
+            }
+            K::StepDone | K::StepFail | K::StepUnknown => self.end(header),
+            K::StepResolve | K::StepDenied => self.settlement(header),
+            K::StepLate => self.about(header, &K::StepIntent).map(drop),
+            K::TimerFired => self.settle(header, &K::TimerSet),
+            K::ApprovalDecide => self.settle(header, &K::ApprovalRequest),
+            K::ChildEnd => self.settle(header, &K::ChildStart),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, header: &Header, attempt: Option<(u32, bool)>) {
+        let opened = Opened {
+            by: header.kind.clone(),
+            attempt,
+            settled: false,
+        };
+        self.calls.insert(header.n, opened);
+    }
+
+    fn intent(&mut self, header: &Header) -> Result<(), String> {
+        let number = header
+            .attempt
+            .ok_or("an intent without an attempt number")?;
+        if header.call.is_none() {
+            if number != 1 {
+                return Err(format!("a step begins with attempt {number}"));
+            }
+            self.open(header, Some((number, false)));
+            return Ok(());
+        }
+        let call = self.about(header, &Kind::StepIntent)?;
+        let before = call.attempt.map_or(0, |(n, _)| n);
+        if call.settled {
+            return Err("an attempt of a step that is settled".into());
+        }
+        if number != before + 1 {
+            return Err(format!("attempt {number} follows attempt {before}"));
+        }
+        call.attempt = Some((number, false));
+        Ok(())
+    }
+
+    /// The end of an attempt: at most one.
+    fn end(&mut self, header: &Header) -> Result<(), String> {
+        let call = self.about(header, &Kind::StepIntent)?;
+        let (number, ended) = call.attempt.ok_or("a step without an attempt")?;
+        if call.settled {
+            return Err("a second outcome of a step that is settled".into());
+        }
+        if ended {
+            return Err(format!("a second outcome of attempt {number}"));
+        }
+        if header.attempt.is_some_and(|n| n != number) {
+            return Err(format!(
+                "an outcome of another attempt than {number}, the last"
+            ));
+        }
+        call.attempt = Some((number, true));
+        call.settled = match header.kind {
+            Kind::StepDone => true,
+            Kind::StepFail => matches!(header.why.as_deref(), Some("terminal" | "exhausted")),
+            _ => false,
+        };
+        Ok(())
+    }
+
+    fn settlement(&mut self, header: &Header) -> Result<(), String> {
+        let call = self.about(header, &Kind::StepIntent)?;
+        if call.settled {
+            return Err("a settlement of a step that is settled".into());
+        }
+        let open = Some("did_not_happen") == header.verdict.as_deref()
+            || Some("inconclusive") == header.verdict.as_deref();
+        call.settled = !open;
+        if let Some((_, ended)) = &mut call.attempt {
+            *ended |= header.verdict.as_deref() != Some("inconclusive");
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, header: &Header, opener: &Kind) -> Result<(), String> {
+        let call = self.about(header, opener)?;
+        if call.settled {
+            return Err("a second outcome of what is settled".into());
+        }
+        call.settled = true;
+        Ok(())
+    }
+
+    fn about(&mut self, header: &Header, opener: &Kind) -> Result<&mut Opened, String> {
+        let at = header
+            .call
+            .ok_or("it does not say which call it is about")?;
+        let call = self.calls.get_mut(&at).filter(|c| c.by == *opener);
+        call.ok_or_else(|| {
+            format!(
+                "it is about record {at}, which is no earlier {}",
+                opener.as_str()
+            )
+        })
+    }
+}

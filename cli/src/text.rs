@@ -1,0 +1,174 @@
+//! Text for terminals: nothing from a journal may move a cursor, hide text or forge a line.
+
+use std::time::Duration;
+
+use deedbook_journal::{
+    id::StoreTime,
+    value::{text, view},
+};
+
+/// `text` with every character escaped that a terminal would act on.
+pub(crate) fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    // Writing to a String cannot fail.
+    let _ = text::write_safe(&mut out, text);
+    out
+}
+
+/// `text` as one word of a shell command that gives exactly it.
+pub(crate) fn shell(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=#~".contains(c);
+    // `#` and `~` mean something at the front of a word only.
+    let front = text.starts_with(['#', '~', '-']);
+    if !text.is_empty() && !front && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if !text.chars().any(text::is_unsafe) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let mut out = String::from("$'");
+    for c in text.chars() {
+        match c {
+            '\'' | '\\' => out.extend(['\\', c]),
+            c if text::is_unsafe(c) => {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    out.push_str(&format!("\\x{byte:02x}"));
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('\'');
+    out
+}
+
+/// The reading of a MessagePack value, safe to print.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    match view::to_json(bytes, &mut out) {
+        Ok(()) => out,
+        Err(error) => format!("(not readable: {error})"),
+    }
+}
+
+/// A text in MessagePack as it is, without quotes; any other value as its reading.
+pub(crate) fn shown_text(bytes: &[u8]) -> String {
+    let limits = deedbook_journal::limits::ValueLimits::new();
+    match deedbook_journal::value::decode::<String>(bytes, &limits) {
+        Ok(text) => safe(&text),
+        Err(_) => shown(bytes),
+    }
+}
+
+/// At most `chars_max` characters of `text`, clearly cut.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((at, _)) => {
+            let front = text.get(..at).unwrap_or_default();
+            format!("{front}… [cut: {} bytes in all]", text.len())
+        }
+    }
+}
+
+/// A time for people: RFC 3339, UTC, milliseconds.
+pub(crate) fn time(time: StoreTime) -> String {
+    let full = time.to_string();
+    format!("{}Z", full.get(..23).unwrap_or(&full))
+}
+
+/// A duration for people.
+pub(crate) fn span(duration: Duration) -> String {
+    let (secs, millis) = (duration.as_secs(), duration.as_millis());
+    match secs {
+        0 if millis == 0 => format!("{} µs", duration.as_micros()),
+        0 => format!("{millis} ms"),
+        1..=59 => format!("{secs}.{} s", millis % 1000 / 100),
+        60..=3599 => format!("{} min {} s", secs / 60, secs % 60),
+        3600..=86_399 => format!("{} h {} min", secs / 3600, secs / 60 % 60),
+        _ => format!("{} d {} h", secs / 86_400, secs / 3600 % 24),
+    }
+}
+
+/// Reads a time: a day, or RFC 3339 in UTC with up to nine digits behind the second.
+pub(crate) fn read_time(text: &str) -> Result<StoreTime, String> {
+    let full = match text.strip_suffix(['Z', 'z']) {
+        None if text.len() == 10 => format!("{text}T00:00:00.000000000Z"),
+        Some(front) if front.len() == 19 => format!("{front}.000000000Z"),
+        Some(front) if (21..=29).contains(&front.len()) && front.is_ascii() => {
+            format!("{front:0<29}Z")
+        }
+        _ => text.to_owned(),
+    };
+    full.parse().map_err(|_| {
+        format!("{text:?} is not a time; write a day (2026-11-29) or UTC (2026-11-29T12:00:00Z)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_words_come_back_as_they_were() {
+        for (text, word) in [
+            ("order-4821", "order-4821"),
+            ("pay#0", "pay#0"),
+            ("#0", "'#0'"),
+            ("", "''"),
+            ("it's", r"'it'\''s'"),
+            ("a\u{1b}[2J'", r"$'a\x1b[2J\''"),
+            ("\u{202e}", r"$'\xe2\x80\xae'"),
+        ] {
+            assert_eq!(shell(text), word);
+            let script = format!("printf %s {}", shell(text));
+            let bash = std::process::Command::new("bash")
+                .args(["-c", &script])
+                .output();
+            if let Ok(output) = bash {
+                assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn times_are_read_in_short_forms() {
+        for (text, full) in [
+            ("2026-11-29", "2026-11-29T00:00:00.000000000Z"),
+            ("2026-11-29T12:30:00Z", "2026-11-29T12:30:00.000000000Z"),
+            ("2026-11-29T12:30:00.25Z", "2026-11-29T12:30:00.250000000Z"),
+        ] {
+            assert_eq!(read_time(text).unwrap().to_string(), full);
+        }
+        for bad in [
+            "",
+            "now",
+            "2026-13-01",
+            "2026-11-29T12:30:00",
+            "2026-11-29T12:30:00+01:00",
+        ] {
+            assert!(read_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_clearly_cut() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("äbcd", 3), "äbc… [cut: 5 bytes in all]");
+    }
+
+    #[test]
+    fn spans_have_two_units() {
+        for (millis, text) in [
+            (0, "0 µs"),
+            (999, "999 ms"),
+            (1_250, "1.2 s"),
+            (61_000, "1 min 1 s"),
+            (3_720_000, "1 h 2 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), text);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Exports: exact, readable, complete or not there.
+
+use deedbook_journal::{policy::Policy, row::Status};
+use serde_json::Value;
+
+use super::book::{Book, done, end, intent, request};
+
+fn sample() -> Book {
+    let book = Book::new();
+    let odd = r#"{"big":{"$int":"18446744073709551615"},"bytes":{"$bytes":"AP8="},"f":1.5}"#;
+    book.thread(
+        "a",
+        Status::Done,
+        vec![intent("pay", Policy::Idempotent), done(1, odd), end("done")],
+    );
+    book.thread(
+        "b\u{202e}",
+        Status::Waiting,
+        vec![request("ask", "\"\\u0000\"")],
+    );
+    book
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect()
+}
+
+#[test]
+fn an_export_holds_every_record_in_order_and_verifies() {
+    let book = sample();
+    let text = book.ok(&["export"]);
+    let lines = lines(&text);
+    assert_eq!(lines[0]["export"]["v"], 1);
+    let end = &lines.last().unwrap()["end"];
+    let records: Vec<&Value> = lines.iter().filter(|l| l.get("rec").is_some()).collect();
+    assert_eq!(end["records"], records.len());
+    assert_eq!(end["records"], 6);
+    assert_eq!(end["threads"], 2);
+    assert_eq!(end["kinds"]["thread.start"], 2);
+    assert_eq!(
+        records[2]["pay"]["result"]["view"]["big"]["$int"],
+        "18446744073709551615"
+    );
+    assert_eq!(records[1]["prev"], records[0]["hash"]);
+    assert_eq!(records[0].get("prev"), None);
+    std::fs::write(book.file("x.jsonl"), &text).unwrap();
+    let said = book.ok(&["verify", "--export", "x.jsonl"]);
+    assert!(said.contains("export: 6 records of 2 threads"), "{said}");
+    assert!(
+        said.contains("unsigned: this detects accidents, not a rewrite"),
+        "{said}"
+    );
+    let one = book.ok(&["export", "a"]);
+    std::fs::write(book.file("one.jsonl"), &one).unwrap();
+    assert!(
+        book.ok(&["verify", "--export", "one.jsonl"])
+            .contains("4 records of 1 threads")
+    );
+}
+
+#[test]
+fn changed_exports_are_found() {
+    let book = sample();
+    let text = book.ok(&["export"]);
+    let lines: Vec<&str> = text.lines().collect();
+    let join = |lines: &[&str]| lines.iter().map(|l| format!("{l}\n")).collect::<String>();
+    let without = |n: usize| {
+        let mut kept = lines.clone();
+        kept.remove(n);
+        join(&kept)
+    };
+    let mut swapped = lines.clone();
+    swapped.swap(2, 3);
+    let mut doubled = lines.clone();
+    doubled.insert(2, lines[2]);
+    let salt = "\"salt\":\"03";
+    let changes = [
+        (
+            "a header's field",
+            text.replacen("\"wf\":\"refund\"", "\"wf\":\"refuse\"", 1),
+        ),
+        (
+            "a view",
+            text.replacen("\"view\":{\"amount\":4200}", "\"view\":{\"amount\":42}", 1),
+        ),
+        (
+            "a doubled member",
+            text.replacen("{\"amount\":4200}", "{\"amount\":1,\"amount\":4200}", 1),
+        ),
+        ("a salt", text.replacen(salt, "\"salt\":\"04", 1)),
+        (
+            "a doubled field of a header",
+            text.replacen("\"wf\":\"refund\"", "\"wf\":\"x\",\"wf\":\"refund\"", 1),
+        ),
+        ("a removed record", without(2)),
+        ("a removed last record", without(lines.len() - 2)),
+        ("a removed end", without(lines.len() - 1)),
+        ("swapped records", join(&swapped)),
+        ("a doubled record", join(&doubled)),
+        ("a cut line", text[..text.len() / 2].to_owned()),
+        ("a line behind the end", format!("{text}{{}}\n")),
+    ];
+    for (what, changed) in changes {
+        assert_ne!(changed, text, "{what}");
+        std::fs::write(book.file("x.jsonl"), changed).unwrap();
+        let ran = book.run(&["verify", "--export", "x.jsonl"]);
+        assert_eq!(ran.code, 3, "{what}: {}{}", ran.stdout, ran.stderr);
+    }
+    std::fs::write(book.file("x.jsonl"), "{}\n").unwrap();
+    assert_eq!(book.run(&["verify", "--export", "x.jsonl"]).code, 1);
+    assert_eq!(book.run(&["verify", "--export", "missing.jsonl"]).code, 1);
+    // Another spelling of the same values is the same export.
+    let spelled = text.replace("{\"amount\":4200}", "{ \"amount\": 4200 }");
+    std::fs::write(book.file("x.jsonl"), spelled).unwrap();
+    book.ok(&["verify", "--export", "x.jsonl"]);
+}
+
+#[test]
+fn deep_values_are_exported_and_verified() {
+    let book = Book::new();
+    let deep = format!("{}1{}", "{\"$map\":[[1,".repeat(60), "]]}".repeat(60));
+    book.thread("t", Status::Waiting, vec![request("ask", &deep)]);
+    book.ok(&["export", "-o", "x.jsonl"]);
+    book.ok(&["verify", "--export", "x.jsonl"]);
+    assert!(book.ok(&["approve", "t"]).contains(&deep));
+}
+
+#[test]
+fn s72_an_export_gets_its_name_when_it_is_complete() {
+    let book = sample();
+    book.ok(&["export", "-o", "x.jsonl"]);
+    let first = std::fs::read(book.file("x.jsonl")).unwrap();
+    let ran = book.run(&["export", "-o", "x.jsonl"]);
+    assert_eq!(ran.code, 1, "an export never replaces a file by itself");
+    assert!(std::fs::read(book.file("x.jsonl")).unwrap() == first);
+    book.ok(&["export", "-o", "x.jsonl", "--force"]);
+    let before = book.bytes();
+    let journal = book.path();
+    let ran = book.run(&["export", "-o", journal.to_str().unwrap(), "--force"]);
+    assert_eq!(ran.code, 1);
+    assert!(book.bytes() == before);
+    assert_eq!(book.run(&["export", "missing", "-o", "y.jsonl"]).code, 1);
+    assert_eq!(book.run(&["export", "-o", "no/such/folder/y"]).code, 1);
+    let mut names: Vec<_> = std::fs::read_dir(book.dir())
+        .unwrap()
+        .map(|f| f.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["book.deedbook", "x.jsonl"],
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn s72_damage_fails_the_export_and_names_the_record() {
+    let book = Book::new();
+    for id in 0..50 {
+        let shown = format!("\"canary-{id:04}-{}\"", "x".repeat(200));
+        book.thread(
+            &format!("t{id:02}"),
+            Status::Waiting,
+            vec![request("ask", &shown)],
+        );
+    }
+    let mut bytes = book.bytes();
+    let at = bytes.windows(11).position(|w| w == b"canary-0033").unwrap();
+    bytes[at + 3] ^= 1;
+    std::fs::write(book.path(), &bytes).unwrap();
+    for args in [&["export"][..], &["export", "-o", "x.jsonl"]] {
+        let ran = book.run(args);
+        assert_eq!(ran.code, 1, "{args:?}");
+        assert!(ran.stderr.contains("t33"), "{}", ran.stderr);
+        assert!(!ran.stdout.contains("\"end\""));
+    }
+    assert_eq!(std::fs::read_dir(book.dir()).unwrap().count(), 1);
+    let ran = book.run(&["verify"]);
+    assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.contains("record 1 of thread t33"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(book.run(&["verify", "t33"]).code, 3);
+    book.ok(&["verify", "t34"]);
+}

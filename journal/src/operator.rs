@@ -1,0 +1,396 @@
+//! Acts of a person on a thread that no run holds: a signal, a decision, a settlement, a
+//! cancellation.
+//!
+//! All of them go one way, signals too: claim the thread, admit what waits in its inbox (which
+//! was said earlier, and comes first), admit the act, write everything in one append, let go. A
+//! post to the inbox would be enough for a signal, but nobody would learn before the program's
+//! next start whether the thread took it; this way the answer is durable when the person reads
+//! it. What would be refused is found out before anything is written.
+//!
+//! [`prepare`] decides and writes nothing; [`act`] carries it out on any
+//! [`Checkpointer`].
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    checkpointer::{Append, Checkpointer, Claim, Lease, Message, StoreError},
+    history::{AttemptEnd, Call, Doubt, History, HistoryError, Standing},
+    id::{MessageId, Position, StoreTime, ThreadId},
+    message::admit,
+    pen::{Draft, Pen},
+    policy::Policy,
+    record::{Header, Kind, Record, RecordHash},
+    row::{Row, Status},
+    turn::Blocked,
+};
+
+mod say;
+
+pub use say::{cancel, decide, resolve, signal};
+
+/// How many bytes of records are read at once.
+const READ_BYTES: usize = 4 * 1024 * 1024;
+
+/// For how long a thread is held; the act itself takes one append.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A thread as its records tell it, for somebody who does not run it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What its records add up to; attempts that are still open died with their process.
+    pub history: History,
+    log_id: [u8; 16],
+    last: Option<(Header, RecordHash)>,
+}
+
+/// Why an act was not carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperatorError {
+    /// The thread does not take it. Nothing was written.
+    #[error("refused: {why}")]
+    Refused {
+        /// Why not.
+        why: String,
+    },
+    /// The thread's records cannot be understood. Nothing was written.
+    #[error("{0}")]
+    History(#[from] HistoryError),
+    /// The journal did not do as asked.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// What an act on a thread writes.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The records, chained from the thread's head.
+    pub records: Vec<Record>,
+    /// The messages of the inbox that they give a position to.
+    pub consumes: Vec<MessageId>,
+    /// The thread's row after them.
+    pub row: Row,
+    /// The position of the act's own record.
+    pub position: Position,
+}
+
+/// What an act has done.
+#[derive(Debug, Clone)]
+pub struct Acted {
+    /// The position of its record.
+    pub position: Position,
+    /// The thread's row after it.
+    pub row: Row,
+    /// How many messages that waited in the inbox were admitted before it.
+    pub admitted_before: usize,
+}
+
+impl Found {
+    /// Reads a thread. Cancel-safe: it only reads.
+    ///
+    /// # Errors
+    /// [`OperatorError::Store`] as [`Checkpointer::read`]; [`OperatorError::History`] for records
+    /// that this build cannot replay.
+    pub async fn load(home: &dyn Checkpointer, thread: &ThreadId) -> Result<Self, OperatorError> {
+        let mut found = Self {
+            history: History::new(thread.clone(), home.identity().secret),
+            log_id: home.identity().log_id,
+            last: None,
+        };
+        found.catch_up(home).await?;
+        Ok(found)
+    }
+
+    async fn catch_up(&mut self, home: &dyn Checkpointer) -> Result<(), OperatorError> {
+        let thread = self.history.thread().clone();
+        let mut next = Some(self.history.next());
+        while let Some(from) = next {
+            let page = home.read(&thread, from, READ_BYTES).await?;
+            for (n, record) in &page.items {
+                let header = Header::parse(&record.header).map_err(|e| StoreError::Damaged {
+                    thread: thread.clone(),
+                    n: *n,
+                    why: e.to_string().into(),
+                })?;
+                self.history.apply(&header, &record.payloads)?;
+                self.last = Some((header, record.hash));
+            }
+            next = page.next;
+        }
+        self.history.loaded();
+        Ok(())
+    }
+}
+
+/// Makes the records of an act: a `thread.resume` of `holder`, what waits in the inbox, the act,
+/// and what follows from it for a cancelled thread. Pure: the time is passed in, and so is the seed
+/// of the payloads' salts, 32 fresh random bytes that are kept nowhere.
+///
+/// # Errors
+/// [`OperatorError::Refused`] with the reason if the thread does not take it.
+pub fn prepare(
+    found: &Found,
+    lease: &Lease,
+    waiting: &[Message],
+    message: &Message,
+    holder: &str,
+    now: StoreTime,
+    seed: [u8; 32],
+) -> Result<Prepared, OperatorError> {
+    let thread = found.history.thread().clone();
+    let mut pen = Pen::new(
+        found.log_id,
+        thread.clone(),
+        lease.epoch,
+        lease.next,
+        lease.head,
+    );
+    if let Some((header, hash)) = &found.last {
+        pen.pass(header, *hash);
+    }
+    let mut desk = Desk {
+        history: found.history.clone(),
+        pen,
+        records: Vec::new(),
+        now: now.max(found.history.time()),
+        salts: Salts::new(seed),
+    };
+    desk.write(Draft::new(&thread, Kind::ThreadResume).with(|h| h.by = Some(holder.into())))?;
+    for waits in waiting {
+        let draft = admit(&desk.history, waits, desk.now);
+        desk.write(draft)?;
+    }
+    let draft = admit(&desk.history, message, desk.now);
+    if draft.header.kind == Kind::MessageRefused {
+        let why = draft.header.why.as_deref().unwrap_or("no reason is given");
+        return Err(OperatorError::Refused { why: why.into() });
+    }
+    let position = desk.write(draft)?;
+    desk.wind_down(&message.by)?;
+    let row = row_after(&desk.history, &lease.row, desk.now);
+    Ok(Prepared {
+        records: desk.records,
+        consumes: waiting.iter().map(|m| m.id).collect(),
+        row,
+        position,
+    })
+}
+
+/// Carries out an act on a thread that nobody holds, as `holder` (for instance `cli:4711`). `seed`
+/// is 32 fresh random bytes, from which the payloads' salts come.
+///
+/// Cancel safety: dropped before it resolves, the act may or may not have happened, whole or not
+/// at all; read the thread to learn it.
+///
+/// # Errors
+/// [`OperatorError::Refused`] with nothing written; [`StoreError::Held`] while a run holds the
+/// thread; and as [`Checkpointer::append`].
+pub async fn act(
+    home: &dyn Checkpointer,
+    thread: &ThreadId,
+    message: &Message,
+    holder: &str,
+    seed: [u8; 32],
+) -> Result<Acted, OperatorError> {
+    let mut found = Found::load(home, thread).await?;
+    let waiting = home.inbox(thread).await?;
+    let now = home.now().await?;
+    // A refusal must not even raise the thread's epoch, so it is found out before the claim.
+    let trial = found.as_lease(thread);
+    prepare(&found, &trial, &waiting, message, holder, now, [0; 32])?;
+    let which = Claim::Thread {
+        id: thread.clone(),
+        create: None,
+    };
+    let leases = home.claim(which, holder, LEASE).await?;
+    let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;
+    let held = [(thread.clone(), lease.epoch)];
+    let acted = async {
+        found.catch_up(home).await?;
+        let waiting = home.inbox(thread).await?;
+        let now = home.now().await?;
+        let done = prepare(&found, &lease, &waiting, message, holder, now, seed)?;
+        let (position, row) = (done.position, done.row.clone());
+        let admitted_before = done.consumes.len();
+        let append = Append {
+            thread: thread.clone(),
+            epoch: lease.epoch,
+            at: lease.next,
+            records: done.records,
+            consumes: done.consumes,
+            row: done.row,
+        };
+        let stored = home.append(vec![append]).await.into_iter().next();
+        stored.unwrap_or(Err(StoreError::Closed))?;
+        Ok(Acted {
+            position,
+            row,
+            admitted_before,
+        })
+    }
+    .await;
+    // A lease that cannot be released runs out by itself.
+    let _ = home.renew(&held, Duration::ZERO).await;
+    acted
+}
+
+/// The row of a thread after an act: its program takes it up at its next start.
+#[must_use]
+pub fn row_after(history: &History, row: &Row, now: StoreTime) -> Row {
+    let open_doubts = u32::try_from(history.doubts(now).count()).unwrap_or(u32::MAX);
+    if let Some(end) = history.end() {
+        return Row {
+            status: end.status,
+            since: now,
+            wake_at: None,
+            detail: None,
+            open_doubts,
+            ..row.clone()
+        };
+    }
+    let blocked = blocking(history, now);
+    let (status, detail): (Status, Option<Arc<str>>) = if blocked.is_empty() {
+        (Status::Running, None)
+    } else {
+        let (status, detail) = Blocked::status(&blocked);
+        (status, Some(detail.into()))
+    };
+    let same = (row.status, &row.detail) == (status, &detail);
+    Row {
+        status,
+        since: if same { row.since } else { now },
+        wake_at: Some(StoreTime(0)),
+        detail,
+        open_doubts,
+        ..row.clone()
+    }
+}
+
+/// The doubts that keep a thread from ending.
+#[must_use]
+pub fn blocking(history: &History, now: StoreTime) -> Vec<Blocked> {
+    history
+        .doubts(now)
+        .filter(|(call, _)| !call.terms.is_some_and(|t| t.abandon))
+        .map(|(call, doubt)| Blocked::Doubt(call.id.clone(), doubt))
+        .collect()
+}
+
+/// Whether a step may have had an effect that nobody has accounted for.
+#[must_use]
+pub fn is_loose(call: &Call) -> bool {
+    let effect = call
+        .terms
+        .is_none_or(|t| t.policy.has_effect() && !t.abandon);
+    let uncleared = call.attempts.iter().rev();
+    let mut uncleared = uncleared.take_while(|a| a.end != AttemptEnd::Cleared);
+    let loose = |end: &AttemptEnd| matches!(end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
+    effect && call.outcome.is_none() && uncleared.any(|a| loose(&a.end))
+}
+
+impl Found {
+    /// A hold as if the thread had been claimed: enough to see what would be written.
+    fn as_lease(&self, thread: &ThreadId) -> Lease {
+        let start = self.history.start();
+        let (epoch, head) = self
+            .last
+            .as_ref()
+            .map(|(h, r)| (h.epoch, *r))
+            .unwrap_or_default();
+        Lease {
+            thread: thread.clone(),
+            epoch,
+            until: StoreTime(u64::MAX),
+            next: self.history.next(),
+            head,
+            row: Row {
+                workflow: start.map_or_else(|| "".into(), |s| s.workflow.clone()),
+                status: Status::Running,
+                since: self.history.time(),
+                wake_at: None,
+                detail: None,
+                open_doubts: 0,
+                created_at: start.map_or(StoreTime(0), |s| s.time),
+            },
+        }
+    }
+}
+
+/// Where an act is being written.
+struct Desk {
+    history: History,
+    pen: Pen,
+    records: Vec<Record>,
+    now: StoreTime,
+    salts: Salts,
+}
+
+impl Desk {
+    fn write(&mut self, draft: Draft) -> Result<Position, OperatorError> {
+        let (header, record) = self.pen.write(draft, self.now, &mut || self.salts.next());
+        self.history.apply(&header, &record.payloads)?;
+        self.records.push(record);
+        Ok(header.n)
+    }
+
+    /// What follows from an act on a thread that is to be cancelled. Nobody will send an attempt
+    /// again that died with its process, so whether it had its effect is in doubt now; a thread
+    /// without loose ends has ended.
+    fn wind_down(&mut self, by: &Arc<str>) -> Result<(), OperatorError> {
+        if !self.history.cancelled() || self.history.end().is_some() {
+            return Ok(());
+        }
+        for draft in self.given_up() {
+            self.write(draft)?;
+        }
+        if self.history.calls().iter().any(is_loose) {
+            return Ok(());
+        }
+        let doubts = self.history.doubts(self.now).count();
+        let draft = Draft::new(self.history.thread(), Kind::ThreadEnd).with(|h| {
+            h.verdict = Some("cancelled".into());
+            h.doubts = Some(u32::try_from(doubts).unwrap_or(u32::MAX));
+            h.by = Some(by.clone());
+        });
+        self.write(draft).map(drop)
+    }
+
+    fn given_up(&self) -> Vec<Draft> {
+        let open = |call: &&Call| {
+            let last = call.attempts.last();
+            let doubtful = matches!(self.history.standing(call, self.now), Standing::Doubt(_));
+            let effect = call.terms.is_some_and(|t| t.policy != Policy::Read);
+            effect && !doubtful && last.is_some_and(|a| a.end == AttemptEnd::Open)
+        };
+        let calls = self.history.calls().iter().filter(open);
+        calls
+            .map(|call| {
+                Draft::new(self.history.thread(), Kind::StepUnknown).with(|h| {
+                    h.call = Some(call.opened);
+                    h.attempt = call.attempts.last().map(|a| a.number);
+                    h.why = Some(Doubt::Cancelled.as_str().into());
+                })
+            })
+            .collect()
+    }
+}
+
+/// Salts from a seed: as unpredictable as the seed, and nothing can fail in the middle of a write.
+struct Salts(blake3::OutputReader);
+
+impl Salts {
+    fn new(seed: [u8; 32]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("deedbook 2026-11-29 salts of an act");
+        hasher.update(&seed);
+        Self(hasher.finalize_xof())
+    }
+
+    fn next(&mut self) -> [u8; 32] {
+        let mut salt = [0; 32];
+        self.0.fill(&mut salt);
+        salt
+    }
+}
+
+#[cfg(test)]
+mod tests;
