@@ -103,6 +103,7 @@ const OWNERS: &[(&str, &str)] = &[
         "examples/",
         "an example is a program of its own, with real processes in real time",
     ),
+    ("benches/watch.rs", "measures real time"),
     ("cli/", "a tool runs in real time"),
     (
         "journal/src/embedded/",

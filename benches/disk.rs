@@ -1,0 +1,172 @@
+//! The seam under the embedded home, counted.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use deedbook_journal::embedded::{Disk, DiskFile, RealDisk};
+
+/// How many syncs one commit of the embedded home makes: its transactions are two-phase.
+pub const SYNCS_PER_COMMIT: u64 = 2;
+
+/// What went through a disk.
+#[derive(Debug, Default)]
+pub struct Counts {
+    syncs: AtomicU64,
+    writes: AtomicU64,
+    bytes: AtomicU64,
+    resizes: AtomicU64,
+}
+
+/// [`Counts`] at one moment, or between two.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Calls of [`DiskFile::sync`].
+    pub syncs: u64,
+    /// Calls of [`DiskFile::write_at`].
+    pub writes: u64,
+    /// Bytes in those calls.
+    pub bytes: u64,
+    /// Calls of [`DiskFile::set_len`].
+    pub resizes: u64,
+}
+
+impl Counts {
+    /// What went through so far.
+    #[must_use]
+    pub fn now(&self) -> Traffic {
+        Traffic {
+            syncs: self.syncs.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            resizes: self.resizes.load(Relaxed),
+        }
+    }
+}
+
+impl Traffic {
+    /// What went through since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            syncs: self.syncs - before.syncs,
+            writes: self.writes - before.writes,
+            bytes: self.bytes - before.bytes,
+            resizes: self.resizes - before.resizes,
+        }
+    }
+}
+
+/// The system's files, counted.
+#[derive(Debug, Clone)]
+pub struct CountingDisk {
+    counts: Arc<Counts>,
+    durable: bool,
+}
+
+#[derive(Debug)]
+struct CountingFile {
+    file: Arc<dyn DiskFile>,
+    counts: Arc<Counts>,
+    durable: bool,
+}
+
+impl CountingDisk {
+    /// A disk that does what it is asked for.
+    #[must_use]
+    pub fn durable() -> Self {
+        Self {
+            counts: Arc::default(),
+            durable: true,
+        }
+    }
+
+    /// A disk that counts syncs and does not carry them out: to make large journals fast that
+    /// are measured later. What it writes is the same.
+    #[must_use]
+    pub fn hasty() -> Self {
+        Self {
+            counts: Arc::default(),
+            durable: false,
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    fn around(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(CountingFile {
+            file,
+            counts: Arc::clone(&self.counts),
+            durable: self.durable,
+        })
+    }
+}
+
+impl Disk for CountingDisk {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.around(RealDisk.create_new(path)?))
+    }
+
+    fn open(&self, path: &Path, write: bool, follow: bool) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.around(RealDisk.open(path, write, follow)?))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.link(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+}
+
+impl DiskFile for CountingFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.counts.writes.fetch_add(1, Relaxed);
+        self.counts.bytes.fetch_add(data.len() as u64, Relaxed);
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.counts.resizes.fetch_add(1, Relaxed);
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.counts.syncs.fetch_add(1, Relaxed);
+        if self.durable {
+            self.file.sync()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.file.try_lock()
+    }
+
+    fn device_and_inode(&self) -> io::Result<(u64, u64)> {
+        self.file.device_and_inode()
+    }
+}

@@ -1,0 +1,144 @@
+//! From a crashed thread to its first new call.
+//!
+//! A thread makes `n` steps and crashes inside a body. Its journal is copied, and each copy is
+//! opened as a new process would: what counts is the time until the body of the first call that
+//! is not recorded begins. Reading, hashing and folding the records are measured again by
+//! themselves, so that what is left is the turns.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use deedbook::{Checkpointer, ThreadId};
+use deedbook_journal::{
+    embedded::{Embedded, OpenOptions},
+    history::History,
+    record::Header,
+};
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::{
+    Failed, Result,
+    disk::CountingDisk,
+    report::{Aim, Figure},
+    stage::{Stage, runtime},
+    watch::{Watch, median, millis},
+    work::{Plan, Then, Work},
+};
+
+const THREAD: &str = "crashed";
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Where the time went, in one resumption.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    open: Duration,
+    resume: Duration,
+    read: Duration,
+    fold: Duration,
+}
+
+/// Replays threads of these many steps.
+///
+/// # Errors
+/// A journal cannot be made or opened, or a thread failed.
+pub fn replay(folder: &Path, sizes: &[u32]) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for &steps in sizes {
+        let path = folder.join("replay.redb");
+        fill(&path, steps)?;
+        let repetitions = if steps > 10_000 { 5 } else { 11 };
+        let mut splits = Vec::new();
+        for _ in 0..repetitions {
+            splits.push(resume(folder, &path)?);
+        }
+        fs::remove_file(&path)?;
+        figures.extend(told(steps, &splits));
+    }
+    Ok(figures)
+}
+
+fn told(steps: u32, splits: &[Split]) -> Vec<Figure> {
+    let of = |part: fn(&Split) -> Duration| {
+        let mut times: Vec<_> = splits.iter().map(|s| millis(part(s))).collect();
+        median(&mut times)
+    };
+    let name = format!("{steps} steps");
+    let figure = |what: &str, value| Figure::new("replay", format!("{name}: {what}"), value, "ms");
+    let whole = figure("start() to the first new call", of(|s| s.resume));
+    let whole = if steps == 10_000 {
+        whole.aim(Aim::AtMost(25.0))
+    } else {
+        whole
+    };
+    let turns = of(|s| s.resume.saturating_sub(s.read + s.fold));
+    let per_step = of(|s| s.resume) * 1e6 / f64::from(steps);
+    vec![
+        whole,
+        figure("of it, read and verify", of(|s| s.read)),
+        figure("of it, parse and fold", of(|s| s.fold)),
+        figure("of it, replay turns", turns),
+        Figure::new("replay", format!("{name}: a recorded step"), per_step, "ns"),
+        figure("open() before, with recovery", of(|s| s.open)),
+    ]
+}
+
+/// Makes the journal of a thread that crashed after its steps.
+fn fill(path: &Path, steps: u32) -> Result<()> {
+    let (hung, _told) = unbounded_channel();
+    let stage = Stage::create(path, &CountingDisk::hasty(), Work::telling(hung))?;
+    let plan = Plan::effects(steps).then(Then::Hang);
+    // The start, two records a step, and the intent of the step that hangs.
+    let records = 2 + 2 * u64::from(steps);
+    stage.begin_all([(THREAD.to_owned(), plan)], |info| info.next >= records)?;
+    stage.crash();
+    Ok(())
+}
+
+fn resume(folder: &Path, crashed: &Path) -> Result<Split> {
+    let path = folder.join("resumed.redb");
+    fs::copy(crashed, &path)?;
+    let watch = Watch::start();
+    let home: Arc<dyn Checkpointer> = Arc::new(Embedded::open(&path, OpenOptions::new())?);
+    let open = watch.elapsed();
+    let (hung, mut told) = unbounded_channel();
+    let work = Work::telling(hung);
+    let watch = Watch::start();
+    let stage = Stage::on(Arc::clone(&home), &CountingDisk::durable(), work)?;
+    let gone = || Failed::from("the thread ended instead of going on");
+    stage.wait(told.recv()).ok_or_else(gone)?;
+    let resume = watch.elapsed();
+    let executed = stage.work.bodies.load(std::sync::atomic::Ordering::Relaxed);
+    stage.crash();
+    if executed > 0 {
+        return Err(format!("replay executed {executed} recorded bodies").into());
+    }
+    let (read, fold) = runtime()?.block_on(read_and_fold(&*home))?;
+    drop(home);
+    fs::remove_file(&path)?;
+    Ok(Split {
+        open,
+        resume,
+        read,
+        fold,
+    })
+}
+
+/// What the executor does before it polls the workflow, timed by parts.
+async fn read_and_fold(home: &dyn Checkpointer) -> Result<(Duration, Duration)> {
+    let thread = ThreadId::new(THREAD)?;
+    let mut history = History::new(thread.clone(), home.identity().secret);
+    let (mut read, mut fold) = (Duration::ZERO, Duration::ZERO);
+    let mut from = Some(0);
+    while let Some(n) = from {
+        let watch = Watch::start();
+        let page = home.read(&thread, n, PAGE_BYTES).await?;
+        read += watch.elapsed();
+        let watch = Watch::start();
+        for (_, record) in &page.items {
+            let header = Header::parse(&record.header)?;
+            history.apply(&header, &record.payloads)?;
+        }
+        from = page.next;
+        fold += watch.elapsed();
+    }
+    Ok((read, fold))
+}

@@ -1,0 +1,133 @@
+//! Where measured threads run: a book on a counted file, in an async runtime of its own.
+
+use std::{path::Path, sync::Arc};
+
+use deedbook::{Checkpointer, Deedbook, ThreadInfo};
+use deedbook_journal::embedded::{CreateOptions, Embedded, OpenOptions};
+use tokio::runtime::Runtime;
+
+use crate::{
+    Result,
+    disk::{CountingDisk, Counts},
+    store::CountingStore,
+    work::{Plan, Work},
+};
+
+/// A book at work. Dropping it is a crash: its runtime, and with it every task of the book, is
+/// gone at once, and nothing is written any more.
+#[derive(Debug)]
+pub struct Stage {
+    // Dropped first: what it runs holds the rest.
+    runtime: Runtime,
+    book: Deedbook,
+    /// What went through the disk.
+    pub disk: Arc<Counts>,
+    /// What was asked of the home.
+    pub store: Arc<CountingStore>,
+    /// The workflow.
+    pub work: Work,
+}
+
+/// An async runtime as a program would make it.
+///
+/// # Errors
+/// The system gives no threads.
+pub fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .enable_time()
+        .build()?)
+}
+
+impl Stage {
+    /// A book on a new journal at `path`.
+    ///
+    /// # Errors
+    /// The journal cannot be made.
+    pub fn create(path: &Path, disk: &CountingDisk, work: Work) -> Result<Self> {
+        let open = OpenOptions::new().disk(Arc::new(disk.clone()));
+        let home = Embedded::create(path, CreateOptions::new().open(open))?;
+        Self::on(Arc::new(home), disk, work)
+    }
+
+    /// A book on a home that is open already.
+    ///
+    /// # Errors
+    /// The book cannot be started.
+    pub fn on(home: Arc<dyn Checkpointer>, disk: &CountingDisk, work: Work) -> Result<Self> {
+        let runtime = runtime()?;
+        let store = CountingStore::new(home);
+        let book = Deedbook::on(store.clone()).host(work.clone());
+        let book = runtime.block_on(book.start())?;
+        Ok(Self {
+            runtime,
+            book,
+            disk: disk.counts(),
+            store,
+            work,
+        })
+    }
+
+    /// Runs these threads at once, and waits for the end of all.
+    ///
+    /// # Errors
+    /// One of them failed.
+    pub fn run_all(&self, threads: impl IntoIterator<Item = (String, Plan)>) -> Result<()> {
+        self.runtime.block_on(async {
+            let mut set = tokio::task::JoinSet::new();
+            for (thread, plan) in threads {
+                let book = self.book.clone();
+                set.spawn(async move { book.run::<Work>(thread, plan).await });
+            }
+            while let Some(done) = set.join_next().await {
+                done??;
+            }
+            Ok(())
+        })
+    }
+
+    /// Begins these threads, and waits until each is stored as `there` wants it.
+    ///
+    /// # Errors
+    /// One of them failed.
+    pub fn begin_all(
+        &self,
+        threads: impl IntoIterator<Item = (String, Plan)>,
+        there: impl Fn(&ThreadInfo) -> bool,
+    ) -> Result<()> {
+        self.runtime.block_on(async {
+            let mut begun = Vec::new();
+            for (thread, plan) in threads {
+                self.book.spawn::<Work>(&thread, plan).await?;
+                begun.push(thread);
+            }
+            for thread in begun {
+                loop {
+                    let info = self.book.status(&thread).await?;
+                    if info.is_some_and(|info| there(&info)) {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits for something that is to be waited for in the runtime of the book.
+    pub fn wait<F: Future>(&self, what: F) -> F::Output {
+        self.runtime.block_on(what)
+    }
+
+    /// Closes the journal.
+    ///
+    /// # Errors
+    /// It cannot be closed cleanly.
+    pub fn close(self) -> Result<()> {
+        Ok(self.runtime.block_on(self.book.shutdown())?)
+    }
+
+    /// Ends without closing anything, as a killed process does.
+    pub fn crash(self) {
+        drop(self);
+    }
+}
