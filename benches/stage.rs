@@ -10,6 +10,7 @@ use crate::{
     Result,
     disk::{CountingDisk, Counts},
     store::CountingStore,
+    watch::pause,
     work::{Plan, Work},
 };
 
@@ -106,7 +107,7 @@ impl Stage {
                     if info.is_some_and(|info| there(&info)) {
                         break;
                     }
-                    tokio::task::yield_now().await;
+                    pause().await;
                 }
             }
             Ok(())
