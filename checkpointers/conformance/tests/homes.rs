@@ -1,4 +1,5 @@
 //! Both homes of this workspace pass the suite.
+#![expect(clippy::unwrap_used, reason = "this is a test")]
 
 use std::{
     any::Any,
