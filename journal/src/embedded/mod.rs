@@ -22,6 +22,7 @@ mod create;
 mod disk;
 mod entry;
 mod error;
+mod faulty;
 mod group;
 mod list;
 mod lock;
@@ -49,6 +50,7 @@ pub use self::{
     clock::{StoreClock, TimeSource},
     disk::{Disk, DiskFile, RealDisk},
     error::{CreateError, Holder, OpenError},
+    faulty::{CountingDisk, FaultKind, IoCounts},
     options::{CreateOptions, OpenOptions},
 };
 use self::{
