@@ -361,9 +361,8 @@ fn appends(home: &Arc<Embedded>, writers: usize, workers: usize, each: u64) -> D
                     let home = Arc::clone(&home);
                     local.spawn_local(async move {
                         let id = format!("order-{writers}-{each}-{k}");
-                        let Ok(mut pen) = Pen::claim(&home, &id).await else {
-                            return;
-                        };
+                        let pen = Pen::claim(&home, &id).await;
+                        let mut pen = pen.unwrap_or_else(|e| panic!("{id}: {e}"));
                         let log_id = home.identity().log_id;
                         for _ in 0..each {
                             let stored = home.append(vec![pen.append(&log_id, 1)]).await;
@@ -390,7 +389,7 @@ fn home(folder: &Path) -> Done {
     let book = Arc::new(Embedded::create(&path, options)?);
     let mut floor = Floor::new(folder)?;
     println!("\nthe home, appends of one record (about 500 B) through the trait:");
-    for (writers, each) in [(1, 400), (64, 400), (1, 400), (64, 400), (256, 100)] {
+    for (writers, each) in [(1, 400), (64, 400), (1, 401), (64, 401), (256, 100)] {
         let (before, since) = (disk.counts(), Instant::now());
         for _ in 0..200 {
             floor.commit(&[0])?;

@@ -1,0 +1,15 @@
+//! The embedded home on real files: what it refuses, what it survives, and what it says.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "these are tests"
+)]
+
+mod damage;
+mod desk;
+mod faults;
+mod kill;
+mod open;
