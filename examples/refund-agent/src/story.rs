@@ -8,7 +8,7 @@ mod person;
 mod plan;
 mod table;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -151,7 +151,8 @@ pub async fn tell(options: Options) -> Result<bool, StoryError> {
         person: Person::new(options.seed),
         plan,
         killed: Vec::new(),
-        stopped: HashSet::new(),
+        in_doubt: HashSet::new(),
+        stopped: BTreeMap::new(),
         options: &options,
         places: &places,
         bank: &bank,
@@ -163,6 +164,7 @@ pub async fn tell(options: Options) -> Result<bool, StoryError> {
         mut page,
         killed,
         plan,
+        stopped,
         ..
     } = teller;
     bank.stop().await?;
@@ -174,6 +176,7 @@ pub async fn tell(options: Options) -> Result<bool, StoryError> {
         audit: &audit,
         killed: &killed,
         spared: plan.left(),
+        stopped: &stopped,
     };
     told.show(&mut page);
     let agrees = audit.agrees();
@@ -204,9 +207,9 @@ fn read(path: &Path) -> Result<Read, StoryError> {
     })
 }
 
-/// What a request is called in the journal, or why it cannot have a thread.
-fn thread_of(refund: &Refund) -> Result<ThreadId, String> {
-    ThreadId::new(&refund.id).map_err(|error| error.to_string())
+/// What a request is called in the journal, if it can have a thread.
+fn thread_of(refund: &Refund) -> Option<ThreadId> {
+    ThreadId::new(&refund.id).ok()
 }
 
 /// Everything that outlives one life of the agent.
@@ -215,8 +218,10 @@ struct Teller<'a> {
     person: Person,
     plan: Plan,
     killed: Vec<Point>,
-    /// Threads that cannot go on by themselves, as far as told.
-    stopped: HashSet<String>,
+    /// Threads that are known to be in doubt.
+    in_doubt: HashSet<String>,
+    /// Requests that were not obeyed, or not to their end, and why.
+    stopped: BTreeMap<String, String>,
     options: &'a Options,
     places: &'a Places,
     bank: &'a BankChild,
@@ -264,10 +269,28 @@ impl Teller<'_> {
                         self.page.asked(&thread);
                     }
                 }
-                // Told by every new agent until somebody settles it.
-                Note::Stopped { thread, .. } if !self.stopped.insert(thread.clone()) => {}
-                note => self.page.note(&note),
+                note => {
+                    if self.is_news(&note) {
+                        self.page.note(&note);
+                    }
+                }
             }
+        }
+    }
+    /// Whether it was not told by an earlier agent; keeps in mind what stopped and why.
+    fn is_news(&mut self, note: &Note) -> bool {
+        let Note::Stopped {
+            thread,
+            in_doubt,
+            why,
+        } = note
+        else {
+            return true;
+        };
+        if *in_doubt {
+            self.in_doubt.insert(thread.clone())
+        } else {
+            self.stopped.insert(thread.clone(), why.clone()).is_none()
         }
     }
 }

@@ -32,14 +32,13 @@ pub(super) struct Audit {
     pub(super) refunded: usize,
     pub(super) rejected: usize,
     pub(super) denied: usize,
+    pub(super) failed: usize,
     pub(super) in_doubt: Vec<InDoubt>,
     /// The ledger's totals.
     pub(super) bank: Summary,
     pub(super) letters: usize,
     /// A thread that is worth a look.
     pub(super) example: Option<String>,
-    /// Requests that cannot have a thread, and why.
-    pub(super) unusable: Vec<String>,
     /// Everything that does not fit together; empty if all is well.
     pub(super) complaints: Vec<String>,
 }
@@ -112,17 +111,15 @@ impl Audit {
 
     fn requests(&mut self, refunds: &[Refund], standings: &BTreeMap<String, Standing>) {
         for refund in refunds {
-            match thread_of(refund) {
-                Err(why) => self
-                    .unusable
-                    .push(format!("request {:?}: {why}", refund.id)),
-                Ok(thread) if !standings.contains_key(thread.as_str()) => {
-                    self.complain(
-                        thread.as_str(),
-                        "requested, and the journal has no such thread",
-                    );
-                }
-                Ok(_) => {}
+            // A request that can have no thread was refused by the agent.
+            let Some(thread) = thread_of(refund) else {
+                continue;
+            };
+            if !standings.contains_key(thread.as_str()) {
+                self.complain(
+                    thread.as_str(),
+                    "requested, and the journal has no such thread",
+                );
             }
         }
     }
@@ -151,7 +148,10 @@ impl Audit {
                 self.denied += 1;
                 self.unpaid(thread, "denied", paid);
             }
-            Standing::Failed(why) => self.unpaid(thread, &format!("ended ({why})"), paid),
+            Standing::Failed(why) => {
+                self.failed += 1;
+                self.unpaid(thread, &format!("ended ({why})"), paid);
+            }
             Standing::InDoubt { step, why } => {
                 letters_due = letters.min(1);
                 self.in_doubt.push(InDoubt {

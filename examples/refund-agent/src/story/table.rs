@@ -18,6 +18,8 @@ pub(super) struct Told<'a> {
     pub(super) killed: &'a [Point],
     /// Kills that were not done, because nothing was left to do.
     pub(super) spared: &'a [Point],
+    /// Requests that were not obeyed, or not to their end, and why.
+    pub(super) stopped: &'a BTreeMap<String, String>,
 }
 
 impl Told<'_> {
@@ -65,6 +67,7 @@ impl Told<'_> {
             "by the rules or by the bank",
         );
         row(page, Look::Plain, "denied", audit.denied, "by a person");
+        row(page, good_if(audit.failed == 0), "failed", audit.failed, "");
         row(
             page,
             good_if(audit.in_doubt.is_empty()),
@@ -121,10 +124,10 @@ impl Told<'_> {
             Entry::Refused(refusal) => Some(refusal.to_string()),
             _ => None,
         });
-        let refusals: Vec<_> = refusals
-            .chain(self.audit.unusable.iter().cloned())
-            .collect();
-        list(page, Look::Plain, "refused", &refusals);
+        list(page, "refused", &refusals.collect::<Vec<_>>());
+        let stopped = self.stopped.iter();
+        let stopped = stopped.map(|(thread, why)| format!("{thread}: {why}"));
+        list(page, "stopped", &stopped.collect::<Vec<_>>());
     }
 
     fn doubts(&self, page: &mut Page) {
@@ -211,13 +214,13 @@ fn row(page: &mut Page, look: Look, what: &str, count: impl std::fmt::Display, m
     page.line(look, format_args!("{what:<22}{count:>6}{gap}{more}"));
 }
 
-fn list(page: &mut Page, look: Look, title: &str, items: &[String]) {
+fn list(page: &mut Page, title: &str, items: &[String]) {
     if items.is_empty() {
         return;
     }
     page.line(Look::Bold, format_args!("\n{title}"));
     for item in items {
-        page.line(look, format_args!("  {}", Shown(item)));
+        page.line(Look::Plain, format_args!("  {}", Shown(item)));
     }
 }
 

@@ -15,5 +15,6 @@ mod durability;
 mod faults;
 mod keys;
 mod refunds_file;
+mod story;
 mod support;
 mod without_keys;
