@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a test ends at the first surprise"
 )]
 #![expect(clippy::indexing_slicing, reason = "a test ends at the first surprise")]
