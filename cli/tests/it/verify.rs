@@ -1,8 +1,17 @@
 //! `verify`: what it finds in a journal whose hashes are right and whose records are wrong.
 
-use deedbook_journal::{pen::Draft, policy::Policy, record::Kind, row::Status};
+use std::time::Duration;
 
-use super::book::{Book, done, end, intent, unknown};
+use deedbook_journal::{
+    checkpointer::{Append, Checkpointer, Claim},
+    id::ThreadId,
+    pen::{Draft, Pen},
+    policy::Policy,
+    record::{Kind, Role},
+    row::Status,
+};
+
+use super::book::{Book, block_on, done, end, intent, request, unknown};
 
 fn about(kind: Kind, call: u64) -> Draft {
     done(call, "1").with(|h| h.kind = kind)
@@ -97,4 +106,61 @@ fn a_good_journal_is_consistent_and_says_what_was_not_checked() {
     );
     assert_eq!(book.json(&["verify", "t"])[0]["ok"], true);
     assert_eq!(book.run(&["verify", "missing"]).code, 1);
+}
+
+#[test]
+fn an_erased_payload_leaves_a_chain_that_verifies() {
+    let book = Book::new();
+    let ask = request("ask", r#""canary-123""#);
+    book.thread("t", Status::Waiting, vec![ask]);
+    let home = book.home();
+    block_on(async {
+        let id = ThreadId::new("t").unwrap();
+        let which = Claim::Thread {
+            id: id.clone(),
+            create: None,
+        };
+        let lease = home
+            .claim(which, "x", Duration::from_secs(9))
+            .await
+            .unwrap()
+            .remove(0);
+        let log_id = home.identity().log_id;
+        let mut pen = Pen::new(log_id, id.clone(), lease.epoch, lease.next, lease.head);
+        let now = home.now().await.unwrap();
+        let draft = Draft::new(&id, Kind::ThreadResume);
+        let note = Append {
+            thread: id.clone(),
+            epoch: lease.epoch,
+            at: lease.next,
+            records: vec![pen.write(draft, now, &mut || [1; 32]).1],
+            consumes: Vec::new(),
+            row: lease.row.clone(),
+        };
+        home.erase(&id, 1, Role::Shown, note).await.unwrap();
+        home.renew(&[(id, lease.epoch)], Duration::ZERO)
+            .await
+            .unwrap();
+        home.close().await.unwrap();
+    });
+    assert!(book.ok(&["verify"]).contains("1 payloads, 1 erased"));
+    book.ok(&["export", "-o", "x.jsonl"]);
+    let text = std::fs::read_to_string(book.file("x.jsonl")).unwrap();
+    assert!(text.contains(r#""pay":{"shown":null}"#), "{text}");
+    assert!(
+        book.ok(&["verify", "--export", "x.jsonl"])
+            .contains("1 erased")
+    );
+    assert!(
+        book.ok(&["show", "t", "--payloads"])
+            .contains("shown       (erased)")
+    );
+    // Nobody can see what they would grant.
+    let ran = book.run(&["approve", "t"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("erased"), "{}", ran.stderr);
+    book.ok(&["deny", "t"]);
+    for args in [&["show", "t", "--payloads"][..], &["export"], &["threads"]] {
+        assert!(!book.ok(args).contains("canary"));
+    }
 }
