@@ -4,6 +4,8 @@
 //! admits it: [`admit`] is the one function that turns a message into a record, for a running
 //! workflow and for the command line alike.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -11,8 +13,8 @@ use crate::{
     failure::Failure,
     hex,
     history::{CallKind, History, Standing},
-    id::StoreTime,
-    limits::ValueLimits,
+    id::{Name, StoreTime},
+    limits::{HEADER_TEXT_BYTES_MAX, ValueLimits},
     pen::Draft,
     record::{Header, Kind, Role},
     value,
@@ -109,11 +111,14 @@ pub struct Late {
 }
 
 /// Turns a message into the record that gives it a position: what it asks for if the history
-/// allows it, a `message.refused` that says why if not. Pure and total.
+/// allows it, a `message.refused` that says why if not. Pure and total; the record fits the
+/// history and the limits of the format, whatever the message holds.
 #[must_use]
 pub fn admit(history: &History, message: &Message, now: StoreTime) -> Draft {
     let drafted = if history.end().is_some() {
         Err("the thread has ended".to_owned())
+    } else if history.start().is_none() {
+        Err("the thread has not started".to_owned())
     } else {
         match message.kind {
             SIGNAL => signal(history, message),
@@ -127,15 +132,17 @@ pub fn admit(history: &History, message: &Message, now: StoreTime) -> Draft {
         }
     };
     let draft = drafted.unwrap_or_else(|why| {
-        Draft::new(history.thread(), Kind::MessageRefused).with(|h| h.why = Some(why.into()))
+        Draft::new(history.thread(), Kind::MessageRefused)
+            .with(|h| h.why = Some(short(&why, HEADER_TEXT_BYTES_MAX).into()))
     });
     draft.with(|h: &mut Header| {
         h.message = Some(message.id);
-        h.by = Some(message.by.clone());
+        h.by = Some(short(&message.by, HEADER_TEXT_BYTES_MAX).into());
     })
 }
 
 fn signal(history: &History, message: &Message) -> Result<Draft, String> {
+    Name::new(&message.name).map_err(|e| e.to_string())?;
     value::check(&message.body, &ValueLimits::new()).map_err(|e| e.to_string())?;
     let draft = Draft::new(history.thread(), Kind::Signal)
         .with(|h| h.why = Some(message.name.clone()))
@@ -147,7 +154,7 @@ fn decide(history: &History, message: &Message) -> Result<Draft, String> {
     let body: Decide = decode(message)?;
     let call = history
         .find(CallKind::Approval, &message.name)
-        .ok_or_else(|| format!("there is no approval request {:?}", message.name))?;
+        .ok_or_else(|| format!("there is no approval request {:?}", named(message)))?;
     if call.outcome.is_some() {
         return Err(format!("approval request {} is already decided", call.id));
     }
@@ -155,7 +162,8 @@ fn decide(history: &History, message: &Message) -> Result<Draft, String> {
     if body.shown != shown {
         return Err(format!(
             "the decision is bound to {} and request {} shows {shown}",
-            body.shown, call.id
+            short(&body.shown, 64),
+            call.id
         ));
     }
     let verdict = if body.granted { "granted" } else { "denied" };
@@ -171,7 +179,7 @@ fn resolve(history: &History, message: &Message, now: StoreTime) -> Result<Draft
     let body: Resolve = decode(message)?;
     let call = history
         .find(CallKind::Step, &message.name)
-        .ok_or_else(|| format!("there is no step {:?}", message.name))?;
+        .ok_or_else(|| format!("there is no step {:?}", named(message)))?;
     if !matches!(history.standing(call, now), Standing::Doubt(_)) {
         return Err(format!("step {} is not in doubt", call.id));
     }
@@ -206,15 +214,39 @@ fn late(history: &History, message: &Message) -> Result<Draft, String> {
     let body: Late = decode(message)?;
     let call = history
         .find(CallKind::Step, &message.name)
-        .ok_or_else(|| format!("there is no step {:?}", message.name))?;
+        .ok_or_else(|| format!("there is no step {:?}", named(message)))?;
+    if !call.attempts.iter().any(|a| a.number == body.attempt) {
+        return Err(format!("step {} has no attempt {}", call.id, body.attempt));
+    }
     let draft = Draft::new(history.thread(), Kind::StepLate).with(|h| {
         h.call = Some(call.opened);
         h.attempt = Some(body.attempt);
     });
     Ok(match body.outcome {
-        Ok(value) => draft.payload(Role::Result, value.0),
+        Ok(value) => {
+            value::check(&value.0, &ValueLimits::new()).map_err(|e| e.to_string())?;
+            draft.payload(Role::Result, value.0)
+        }
         Err(failure) => draft.payload(Role::Error, encode(&failure)?),
     })
+}
+
+/// The message's name, as much of it as fits a sentence.
+fn named(message: &Message) -> Cow<'_, str> {
+    short(&message.name, 128)
+}
+
+/// A text that fits: whole, or its beginning and a mark.
+fn short(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    const MARK: &str = " [cut]";
+    if text.len() <= bytes_max {
+        return text.into();
+    }
+    let mut end = bytes_max.saturating_sub(MARK.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    (text.get(..end).unwrap_or_default().to_owned() + MARK).into()
 }
 
 fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {
@@ -224,3 +256,6 @@ fn decode<T: DeserializeOwned>(message: &Message) -> Result<T, String> {
 fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, String> {
     value::encode(body, &ValueLimits::new()).map_err(|e| e.to_string())
 }
+
+#[cfg(test)]
+mod tests;

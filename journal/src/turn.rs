@@ -126,14 +126,14 @@ pub enum Blocked {
 
 impl Blocked {
     /// The status of a thread that waits for these, and for what, in words. What needs a person
-    /// most is said first: a doubt, then a message, then a time.
+    /// most is said first: a doubt, then a message, then the earliest time.
     #[must_use]
     pub fn status(blocked: &[Self]) -> (Status, String) {
         let rank = |b: &&Self| match b {
-            Self::Doubt(..) => 0,
-            Self::Approval(_) => 1,
-            Self::Signal(_) => 2,
-            Self::Timer(..) | Self::Retry(..) | Self::Quiet(..) => 3,
+            Self::Doubt(..) => (0, StoreTime(0)),
+            Self::Approval(_) => (1, StoreTime(0)),
+            Self::Signal(_) => (2, StoreTime(0)),
+            Self::Timer(_, at) | Self::Retry(_, at) | Self::Quiet(_, at) => (3, *at),
         };
         let Some(first) = blocked.iter().min_by_key(rank) else {
             return (Status::Running, String::new());
@@ -229,9 +229,13 @@ fn quiescent(state: &State<'_>) -> Next {
     let mut busy = false;
     for (number, live) in state.live.iter().enumerate() {
         busy |= live.busy;
+        if !live.busy && !live.asked {
+            continue;
+        }
+        // Of twins by arguments the first that asks runs for all of them.
         let twin = live.declared.kind != CallKind::Signal
             && !seen.insert((live.declared.kind, live.declared.id));
-        if live.busy || twin || !live.asked {
+        if live.busy || twin {
             continue;
         }
         let id = live.declared.id;
@@ -277,3 +281,6 @@ fn quiescent(state: &State<'_>) -> Next {
         Next::Park { until, blocked }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    id::{Position, StepId, StoreTime},
+    id::{Epoch, Position, StepId, StoreTime},
     limits::{POISON_CRASHES_MAX, PROBES_MAX},
     policy::{Policy, Terms},
 };
@@ -79,6 +79,8 @@ pub struct Attempt {
     pub at: Position,
     /// When its intent was written; the body started after that.
     pub started: StoreTime,
+    /// The epoch of the run that began it.
+    pub epoch: Epoch,
     /// What became of it.
     pub end: AttemptEnd,
 }
@@ -88,13 +90,20 @@ pub struct Attempt {
 pub enum AttemptEnd {
     /// Nothing is recorded: it is under way, or it died with its process.
     Open,
+    /// It was granted and its body never began: it counts as no attempt.
+    NotStarted,
     /// It certainly had no effect (or, under `read`, had none to have); the next one may start
     /// at this time, if there is to be one.
     NoEffect(Option<StoreTime>),
     /// It may have had its effect; the next one may start at this time, if there is to be one.
     Ambiguous(Doubt, Option<StoreTime>),
     /// Somebody found out that it had no effect.
-    Cleared,
+    Cleared {
+        /// A person did, and so lets the count of attempts begin anew; not a probe.
+        by_person: bool,
+        /// It had died with its process.
+        died: bool,
+    },
     /// It settled the step.
     Settled,
 }
@@ -237,81 +246,141 @@ impl Call {
     /// When the first attempt that may still have had its effect began.
     #[must_use]
     pub fn first_started(&self) -> Option<StoreTime> {
-        let may_have = |a: &&Attempt| !matches!(a.end, AttemptEnd::NoEffect(_));
+        let may_have =
+            |a: &&Attempt| !matches!(a.end, AttemptEnd::NoEffect(_) | AttemptEnd::NotStarted);
         self.uncleared().iter().find(may_have).map(|a| a.started)
     }
 
     /// The attempts since somebody last found out that there was no effect.
     pub(super) fn uncleared(&self) -> &[Attempt] {
-        let cleared = self
-            .attempts
-            .iter()
-            .rposition(|a| a.end == AttemptEnd::Cleared);
-        self.attempts
-            .get(cleared.map_or(0, |at| at + 1)..)
-            .unwrap_or_default()
+        self.behind(|end| matches!(end, AttemptEnd::Cleared { .. }))
+    }
+
+    /// The attempts since a person last let the step begin anew.
+    fn counted(&self) -> &[Attempt] {
+        self.behind(|end| {
+            matches!(
+                end,
+                AttemptEnd::Cleared {
+                    by_person: true,
+                    ..
+                }
+            )
+        })
+    }
+
+    fn behind(&self, cut: impl Fn(&AttemptEnd) -> bool) -> &[Attempt] {
+        let last = self.attempts.iter().rposition(|a| cut(&a.end));
+        let from = last.map_or(0, |at| at + 1);
+        self.attempts.get(from..).unwrap_or_default()
+    }
+
+    /// Whether the attempts, but for those that never began, are as many as there may be.
+    pub(super) fn used_up(&self, terms: &Terms) -> bool {
+        let began = |a: &&Attempt| a.end != AttemptEnd::NotStarted;
+        let count = self.counted().iter().filter(began).count();
+        u32::try_from(count).unwrap_or(u32::MAX) >= terms.attempts_max
     }
 
     /// Where this step stands under `terms`: pure and total. Records at or above `live_from`
     /// belong to the run that asks.
     #[must_use]
     pub fn standing(&self, terms: Option<&Terms>, live_from: Position, now: StoreTime) -> Standing {
+        self.stands(terms, live_from, now, false)
+    }
+
+    /// As [`Self::standing`], for a call that the workflow makes. An identity by key or by
+    /// arguments allows it to make a step again that it dropped: that one's policy then decides
+    /// as after a crash.
+    pub(super) fn standing_made(
+        &self,
+        terms: Option<&Terms>,
+        live_from: Position,
+        now: StoreTime,
+    ) -> Standing {
+        self.stands(terms, live_from, now, true)
+    }
+
+    fn stands(
+        &self,
+        terms: Option<&Terms>,
+        live_from: Position,
+        now: StoreTime,
+        made: bool,
+    ) -> Standing {
         if self.outcome.is_some() {
             return Standing::Settled;
         }
-        let number = self.attempts.last().map_or(0, |a| a.number) + 1;
+        let number = self
+            .attempts
+            .last()
+            .map_or(0, |a| a.number)
+            .saturating_add(1);
         let (Some(terms), Some(last)) = (terms, self.attempts.last()) else {
             return Standing::Ready(number);
         };
-        match &last.end {
-            AttemptEnd::Open if last.at >= live_from => Standing::UnderWay,
-            AttemptEnd::Cleared | AttemptEnd::Settled => Standing::Ready(number),
-            AttemptEnd::NoEffect(Some(due)) if now < *due => Standing::Later(*due),
-            AttemptEnd::NoEffect(_) => self.again(terms, number, None, now),
-            AttemptEnd::Open => self.ambiguous(terms, number, Doubt::Crash, None, now),
-            AttemptEnd::Ambiguous(why, due) => self.ambiguous(terms, number, *why, *due, now),
-        }
-    }
-
-    /// After an attempt that may have had its effect.
-    fn ambiguous(
-        &self,
-        terms: &Terms,
-        number: u32,
-        why: Doubt,
-        due: Option<StoreTime>,
-        now: StoreTime,
-    ) -> Standing {
+        let (why, due) = match &last.end {
+            AttemptEnd::Open if last.at >= live_from => return Standing::UnderWay,
+            AttemptEnd::Cleared { .. } => return self.begins_anew(terms, number),
+            AttemptEnd::Settled => return Standing::Ready(number),
+            AttemptEnd::NoEffect(Some(due)) if now < *due => return Standing::Later(*due),
+            AttemptEnd::NoEffect(_) | AttemptEnd::NotStarted => {
+                return self.again(terms, number, now);
+            }
+            AttemptEnd::Open => (Doubt::Crash, None),
+            AttemptEnd::Ambiguous(why, due) => (*why, *due),
+        };
         if self.crashes() >= POISON_CRASHES_MAX {
             return Standing::Doubt(Doubt::Poison);
         }
-        if matches!(why, Doubt::Dropped | Doubt::Cancelled) {
+        if why == Doubt::Cancelled || why == Doubt::Dropped && !made {
             return Standing::Doubt(why);
         }
-        match terms.policy {
-            Policy::AtMostOnce => Standing::Doubt(why),
-            Policy::Reconcile => self.reconcile(terms, now),
-            Policy::Read | Policy::Idempotent => match due {
-                Some(due) if now < due => Standing::Later(due),
-                _ => self.again(terms, number, Some(why), now),
-            },
+        match due {
+            Some(due) if now < due && may_send_again(terms.policy) => Standing::Later(due),
+            _ => self.again(terms, number, now),
+        }
+    }
+
+    /// After somebody found out that nothing happened.
+    fn begins_anew(&self, terms: &Terms, number: u32) -> Standing {
+        if self.crashes() >= POISON_CRASHES_MAX {
+            Standing::Doubt(Doubt::Poison)
+        } else if terms.policy.has_effect() && self.used_up(terms) {
+            // The downstream says no each time: that leads nowhere by itself.
+            Standing::Doubt(Doubt::Exhausted)
+        } else {
+            Standing::Ready(number)
         }
     }
 
     /// Whether another attempt may be sent.
-    fn again(&self, terms: &Terms, number: u32, why: Option<Doubt>, now: StoreTime) -> Standing {
-        let fresh = self.uncleared();
-        let ambiguous = |a: &Attempt| matches!(a.end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
-        let doubtful = terms.policy.has_effect() && fresh.iter().any(ambiguous);
-        if fresh.len() >= usize::try_from(terms.attempts_max).unwrap_or(usize::MAX)
-            && (doubtful || why.is_some())
-        {
-            return Standing::Doubt(Doubt::Exhausted);
+    fn again(&self, terms: &Terms, number: u32, now: StoreTime) -> Standing {
+        // A read has no effect to be in doubt about; how often it may die is bounded above.
+        let doubt = self.doubtful().filter(|_| terms.policy.has_effect());
+        let Some(why) = doubt else {
+            return Standing::Ready(number);
+        };
+        match terms.policy {
+            Policy::AtMostOnce => Standing::Doubt(why),
+            Policy::Reconcile => self.reconcile(terms, now),
+            Policy::Read | Policy::Idempotent if self.used_up(terms) => {
+                Standing::Doubt(Doubt::Exhausted)
+            }
+            Policy::Read | Policy::Idempotent if !self.key_honoured(terms, now) => {
+                Standing::Doubt(Doubt::WindowOver)
+            }
+            Policy::Read | Policy::Idempotent => Standing::Ready(number),
         }
-        if doubtful && terms.policy == Policy::Idempotent && !self.key_honoured(terms, now) {
-            return Standing::Doubt(Doubt::WindowOver);
-        }
-        Standing::Ready(number)
+    }
+
+    /// Why the last attempt that may have had its effect is uncertain, if there is one.
+    pub(super) fn doubtful(&self) -> Option<Doubt> {
+        self.uncleared().iter().rev().find_map(|a| match a.end {
+            AttemptEnd::Open => Some(Doubt::Crash),
+            AttemptEnd::Ambiguous(why, _) => Some(why),
+            _ => None,
+        })
     }
 
     /// Whether an attempt sent now is over while the downstream certainly honours the key.
@@ -338,11 +407,19 @@ impl Call {
         }
     }
 
-    /// How many attempts since the last clearing have died with their process.
+    /// How many attempts have died with their process since a person let the step begin anew.
     fn crashes(&self) -> usize {
-        self.uncleared()
-            .iter()
-            .filter(|a| a.end == AttemptEnd::Open)
-            .count()
+        let died = |a: &&Attempt| {
+            matches!(
+                a.end,
+                AttemptEnd::Open | AttemptEnd::Cleared { died: true, .. }
+            )
+        };
+        self.counted().iter().filter(died).count()
     }
+}
+
+/// Whether the downstream takes an attempt again without being asked first.
+fn may_send_again(policy: Policy) -> bool {
+    matches!(policy, Policy::Read | Policy::Idempotent)
 }

@@ -79,36 +79,13 @@ pub fn decide(history: &History, call: &Declared<'_>, now: StoreTime) -> Decisio
 
 fn step(history: &History, recorded: &Call, call: &Declared<'_>, now: StoreTime) -> Decision {
     let terms = effective(recorded.terms.as_ref(), call.terms);
-    match recorded.standing(terms, history.live_from(), now) {
+    match recorded.standing_made(terms, history.live_from(), now) {
         Standing::Settled | Standing::UnderWay => Decision::UnderWay,
         Standing::Ready(attempt) => Decision::Start(attempt),
         Standing::Later(until) => Decision::Later(until),
         Standing::Ask => Decision::Ask,
         Standing::AskLater(until) => Decision::AskLater(until),
-        Standing::Doubt(Doubt::Dropped) => asked_for_again(recorded, terms, now),
         Standing::Doubt(doubt) => Decision::Doubt(doubt),
-    }
-}
-
-/// A step that the workflow dropped and now makes again, which an identity by key or by
-/// arguments allows: its policy decides as after a crash.
-fn asked_for_again(recorded: &Call, terms: Option<&Terms>, now: StoreTime) -> Decision {
-    let next = recorded.attempts.last().map_or(0, |a| a.number) + 1;
-    match terms {
-        Some(t) if t.policy == Policy::Read => Decision::Start(next),
-        Some(t) if t.policy == Policy::Idempotent && recorded.key_honoured(t, now) => {
-            Decision::Start(next)
-        }
-        Some(t) if t.policy == Policy::Reconcile => {
-            let last = recorded.attempts.last().map_or(now, |a| a.started);
-            let due = last.after(t.quiet);
-            if now < due {
-                Decision::AskLater(due)
-            } else {
-                Decision::Ask
-            }
-        }
-        _ => Decision::Doubt(Doubt::Dropped),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a body's end means under its policy: which record it becomes.
 
-use super::{Attempt, AttemptEnd, Call, Doubt};
+use super::{AttemptEnd, Call, Doubt};
 use crate::{
     id::StoreTime,
     policy::{Policy, Terms},
@@ -51,8 +51,7 @@ impl From<EndKind> for Kind {
 /// attempt may start if there is one. Pure and total.
 #[must_use]
 pub fn ended(call: &Call, terms: &Terms, end: Ended, due: StoreTime) -> EndRecord {
-    let left = call.attempts.last().map_or(0, |a| a.number);
-    let more = left < terms.attempts_max || call.cleared_since(terms.attempts_max);
+    let more = !call.used_up(terms);
     let fail = |why, due| EndRecord {
         kind: EndKind::Fail,
         why,
@@ -61,7 +60,9 @@ pub fn ended(call: &Call, terms: &Terms, end: Ended, due: StoreTime) -> EndRecor
     match (end, terms.policy) {
         (Ended::Terminal, _) => fail("terminal", None),
         (Ended::NotApplied, _) if more => fail("not_applied", Some(due)),
-        (Ended::NotApplied, _) if call.had_ambiguous() => fail("not_applied", None),
+        (Ended::NotApplied, policy) if policy.has_effect() && call.had_ambiguous() => {
+            fail("not_applied", None)
+        }
         (Ended::NotApplied, _) => fail("exhausted", None),
         // A read has no effect to be in doubt about.
         (Ended::Ambiguous(Doubt::Dropped | Doubt::Cancelled), Policy::Read) => {
@@ -83,18 +84,11 @@ pub fn ended(call: &Call, terms: &Terms, end: Ended, due: StoreTime) -> EndRecor
 }
 
 impl Call {
-    /// Whether the attempts since the last clearing are fewer than `most`.
-    fn cleared_since(&self, most: u32) -> bool {
-        u32::try_from(self.uncleared().len()).is_ok_and(|n| n < most)
-    }
-
     /// Whether an attempt before the one under way may have had its effect.
     fn had_ambiguous(&self) -> bool {
-        let ambiguous = |a: &Attempt| matches!(a.end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
-        let before = self
-            .uncleared()
-            .split_last()
-            .map_or(&[][..], |(_, before)| before);
-        before.iter().any(ambiguous)
+        let before = self.uncleared().split_last().map(|(_, before)| before);
+        let ambiguous =
+            |end: &AttemptEnd| matches!(end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
+        before.unwrap_or_default().iter().any(|a| ambiguous(&a.end))
     }
 }

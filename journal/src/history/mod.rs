@@ -13,6 +13,7 @@ mod fold;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    fmt,
     sync::Arc,
 };
 
@@ -24,7 +25,7 @@ pub use fold::HistoryError;
 
 use crate::{
     failure::Failure,
-    id::{IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
+    id::{Epoch, IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
     row::Status,
 };
 
@@ -39,6 +40,9 @@ pub struct History {
     /// are still open died with their process.
     live_from: Position,
     time: StoreTime,
+    epoch: Epoch,
+    /// The position of the last `thread.start` or `thread.resume`.
+    run: Position,
     episode: u32,
     /// Records below this belong to earlier episodes.
     episode_from: Position,
@@ -111,6 +115,8 @@ impl History {
             next: 0,
             live_from: 0,
             time: StoreTime(0),
+            epoch: Epoch(0),
+            run: 0,
             episode: 0,
             episode_from: 0,
             input: None,
@@ -219,12 +225,21 @@ impl History {
         self.calls.get(*self.by_position.get(&position)?)
     }
 
-    /// The call whose id is shown so.
+    /// The call whose id is shown so. Ids by arguments are shown with the first digits of their
+    /// fingerprint only: where two calls are shown alike, this is the one that is not settled, and
+    /// none if that does not tell them apart.
     #[must_use]
     pub fn find(&self, kind: CallKind, shown: &str) -> Option<&Call> {
-        self.calls
-            .iter()
-            .find(|c| c.kind == kind && c.id.to_string() == shown)
+        let alike = || {
+            let calls = self.calls.iter();
+            calls.filter(move |c| c.kind == kind && shown_so(&c.id, shown))
+        };
+        let only = |mut calls: Box<dyn Iterator<Item = _> + '_>| match (calls.next(), calls.next())
+        {
+            (Some(call), None) => Some(call),
+            _ => None,
+        };
+        only(Box::new(alike())).or_else(|| only(Box::new(alike().filter(|c| c.outcome.is_none()))))
     }
 
     /// The kind of identity that a step name has in this thread.
@@ -269,3 +284,19 @@ impl History {
         })
     }
 }
+
+/// Compares without making the text: a thread may have very many calls.
+fn shown_so(id: &StepId, shown: &str) -> bool {
+    struct Rest<'a>(&'a str);
+    impl fmt::Write for Rest<'_> {
+        fn write_str(&mut self, part: &str) -> fmt::Result {
+            self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
+            Ok(())
+        }
+    }
+    let mut rest = Rest(shown);
+    fmt::Write::write_fmt(&mut rest, format_args!("{id}")).is_ok() && rest.0.is_empty()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
