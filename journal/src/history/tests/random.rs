@@ -187,7 +187,9 @@ proptest! {
             let shown = |t: &Thread| format!("{:?}", t.history.opened_at(call));
             prop_assert_eq!(shown(&a), shown(&b));
         }
-        let doubts = |t: &Thread| t.history.doubts(at(t.now)).map(|(c, d)| (c.opened, d)).collect::<Vec<_>>();
+        let doubts = |t: &Thread| -> Vec<_> {
+            t.history.doubts(at(t.now)).map(|(c, d)| (c.opened, d)).collect()
+        };
         prop_assert_eq!(doubts(&a), doubts(&b));
         let count = calls.iter().filter(|c| matches!(a.standing(**c), Standing::Doubt(_))).count();
         prop_assert_eq!(doubts(&a).len(), count);
