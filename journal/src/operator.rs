@@ -283,7 +283,7 @@ pub fn is_loose(call: &Call) -> bool {
         .terms
         .is_none_or(|t| t.policy.has_effect() && !t.abandon);
     let uncleared = call.attempts.iter().rev();
-    let mut uncleared = uncleared.take_while(|a| a.end != AttemptEnd::Cleared);
+    let mut uncleared = uncleared.take_while(|a| !matches!(a.end, AttemptEnd::Cleared { .. }));
     let loose = |end: &AttemptEnd| matches!(end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
     effect && call.outcome.is_none() && uncleared.any(|a| loose(&a.end))
 }
