@@ -298,7 +298,8 @@ fn attempt(attempt: &Attempt) -> Value {
         AttemptEnd::Open => ("open", None),
         AttemptEnd::NoEffect(_) => ("no_effect", None),
         AttemptEnd::Ambiguous(doubt, _) => ("unknown", Some(doubt.as_str())),
-        AttemptEnd::Cleared => ("did_not_happen", None),
+        AttemptEnd::NotStarted => ("not_started", None),
+        AttemptEnd::Cleared { .. } => ("did_not_happen", None),
         AttemptEnd::Settled => ("settled", None),
     };
     json!({

@@ -209,7 +209,8 @@ proptest! {
                 h.call = Some(u64::from(next(12))).filter(|n| *n < 9);
                 h.attempt = [None, Some(0), Some(1), Some(2), Some(u32::MAX)][usize::from(next(5))];
                 h.attempts_max = [None, Some(0), Some(1), Some(u32::MAX)][usize::from(next(4))];
-                h.why = Some(words[usize::from(next(11))].into()).filter(|w: &Arc<str>| !w.is_empty());
+                let why = words[usize::from(next(11))];
+                h.why = Some(why.into()).filter(|_| !why.is_empty());
                 h.verdict = Some(words[usize::from(next(11))].into());
                 h.policy = Policy::from_word(
                     ["read", "idempotent", "reconcile", "at_most_once", "-"][usize::from(next(5))]);
