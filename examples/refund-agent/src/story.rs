@@ -236,10 +236,11 @@ impl Teller<'_> {
         self.person.begin_life();
         let mut answers = tokio::time::interval(Person::ANSWERS_EVERY);
         loop {
+            let may_answer = self.person.has_questions() && !self.plan.waits_for_question();
             let noted = tokio::select! {
                 biased;
                 noted = tokio::time::timeout(SILENCE_MAX, agent.next()) => noted,
-                _ = answers.tick(), if self.person.has_questions() && !self.plan.waits_for_question() => {
+                _ = answers.tick(), if may_answer => {
                     if let Some((decision, is_new)) = self.person.answer() {
                         if is_new {
                             self.page.decision(&decision);

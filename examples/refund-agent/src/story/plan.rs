@@ -71,19 +71,17 @@ impl Plan {
     }
 
     /// Where the next agent is to be held: at the next point, and as soon as a person is waited
-    /// for, if that is still to come: when that will be is not in the story's hands.
+    /// for, if that is still to come: it comes when a request needs one, and not in an order.
     pub(super) fn arm(&mut self) -> Vec<HoldAt> {
-        let Some(first) = self.left.first().copied() else {
-            return Vec::new();
-        };
+        let waits = Point::AwaitingApproval;
         let mut holds = Vec::new();
-        if first != Point::AwaitingApproval {
+        if let Some(point) = self.left.iter().copied().find(|point| *point != waits) {
             let nth = 1 + self.seeded.below(self.nth_max);
             let nth = u32::try_from(nth).unwrap_or(1);
-            holds.push(HoldAt { point: first, nth });
+            holds.push(HoldAt { point, nth });
         }
         if self.waits_for_question() {
-            let point = Point::AwaitingApproval;
+            let point = waits;
             holds.push(HoldAt { point, nth: 1 });
         }
         holds
