@@ -23,9 +23,9 @@ use crate::{failure::Failure, text::safe};
 /// How many bytes of records are read at once.
 const READ_BYTES: usize = 4 * 1024 * 1024;
 /// How many bytes of a thread are read ahead while the log is followed.
-const AHEAD_BYTES: usize = 64 * 1024;
-/// How many records are kept ahead at most, of all threads together.
-const AHEAD_RECORDS_MAX: usize = 65_536;
+const AHEAD_BYTES: usize = 256 * 1024;
+/// Beyond how many bytes what was read ahead is let go, of all threads together.
+const AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How many threads are listed at once.
 const LIST_MAX: usize = 1000;
 /// How many places of the log are read at once.
@@ -154,7 +154,7 @@ pub(crate) struct Log<'a> {
     next: Option<LogIndex>,
     page: VecDeque<LogEntry>,
     ahead: HashMap<ThreadId, VecDeque<(Position, Record)>>,
-    ahead_records: usize,
+    ahead_bytes: usize,
 }
 
 impl<'a> Log<'a> {
@@ -164,7 +164,7 @@ impl<'a> Log<'a> {
             next: Some(0),
             page: VecDeque::new(),
             ahead: HashMap::new(),
-            ahead_records: 0,
+            ahead_bytes: 0,
         }
     }
 
@@ -188,12 +188,12 @@ impl<'a> Log<'a> {
         if let Some(ahead) = self.ahead.get_mut(&entry.thread)
             && let Some((n, record)) = ahead.pop_front()
         {
-            self.ahead_records -= 1;
+            self.ahead_bytes = self.ahead_bytes.saturating_sub(record.size());
             if n == entry.n {
                 return Ok(record);
             }
-            self.ahead_records -= ahead.len();
-            ahead.clear();
+            let rest: usize = ahead.drain(..).map(|(_, r)| r.size()).sum();
+            self.ahead_bytes = self.ahead_bytes.saturating_sub(rest);
         }
         let page = match self.home.read(&entry.thread, entry.n, AHEAD_BYTES).await {
             // What is read ahead may be damaged where this record is not.
@@ -208,12 +208,17 @@ impl<'a> Log<'a> {
             n: entry.n,
             why: "the log has it, and the thread does not".into(),
         })?;
-        if self.ahead_records > AHEAD_RECORDS_MAX {
+        if self.ahead_bytes > AHEAD_BYTES_MAX {
             self.ahead.clear();
-            self.ahead_records = 0;
+            self.ahead_bytes = 0;
         }
-        self.ahead_records += items.len();
-        self.ahead.insert(entry.thread.clone(), items);
+        self.ahead_bytes += items.iter().map(|(_, r)| r.size()).sum::<usize>();
+        // Most threads are short: what is used up is not kept.
+        if items.is_empty() {
+            self.ahead.remove(&entry.thread);
+        } else {
+            self.ahead.insert(entry.thread.clone(), items);
+        }
         Ok(record)
     }
 }

@@ -30,15 +30,27 @@ pub(crate) async fn run(
     };
     let mut list = List::new(home, filter);
     let mut any = false;
+    let mut unread = None;
     while let Some(info) = list.next().await? {
         // Rows are not enough: a run that has died could not count its doubts.
-        let found = read::found(home, &info.id).await?;
+        let found = match read::found(home, &info.id).await {
+            Ok(found) => found,
+            Err(failure) => {
+                // One thread that cannot be read must not hide the doubts of the others.
+                unread.get_or_insert(failure);
+                continue;
+            }
+        };
         for (call, doubt) in found.history.doubts(now) {
             any = true;
             one(&info.id, call, doubt, now, prefix, out)?;
         }
     }
-    Ok(if any { code::DOUBTS } else { code::OK })
+    match unread {
+        Some(failure) => Err(failure),
+        None if any => Ok(code::DOUBTS),
+        None => Ok(code::OK),
+    }
 }
 
 fn one(

@@ -185,5 +185,62 @@ fn s72_damage_fails_the_export_and_names_the_record() {
         ran.stdout
     );
     assert_eq!(book.run(&["verify", "t33"]).code, 3);
+    // Nor do other threads hide behind it: doubts of the rest are told, and that one was not read.
+    book.thread(
+        "u",
+        Status::Running,
+        vec![intent("pay", Policy::AtMostOnce)],
+    );
+    let ran = book.run(&["doubts"]);
+    assert_eq!(ran.code, 1, "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("u  pay#0") && ran.stderr.contains("t33"),
+        "{}",
+        ran.stderr
+    );
     book.ok(&["verify", "t34"]);
+}
+
+#[test]
+fn s72_ten_thousand_records_are_exported_in_order_or_not_at_all() {
+    let book = Book::new();
+    for id in 0..10 {
+        let steps = (0..500).flat_map(|n| {
+            let name = format!("step-{n}");
+            [intent(&name, Policy::Read), done(1 + 2 * n, "1")]
+        });
+        book.thread(&format!("t{id}"), Status::Running, steps.collect());
+    }
+    let text = book.ok(&["export"]);
+    let records = text.lines().filter(|l| l.starts_with("{\"rec\":")).count();
+    assert_eq!(records, 10 * 1001);
+    assert_eq!(text.lines().count(), records + 2);
+    assert!(
+        text.lines()
+            .last()
+            .unwrap()
+            .contains(&format!("\"records\":{records}"))
+    );
+    // Killed on the way: nothing has the final name.
+    let mut child = book
+        .command()
+        .args(["export", "-o", "x.jsonl"])
+        .spawn()
+        .unwrap();
+    let part = book.file(&format!(".x.jsonl.{}.part", child.id()));
+    while std::fs::metadata(&part).map_or(0, |m| m.len()) < 1 << 20 {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it was faster than this test"
+        );
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!book.file("x.jsonl").exists());
+    book.ok(&["export", "-o", "x.jsonl"]);
+    assert!(
+        book.ok(&["verify", "--export", "x.jsonl"])
+            .contains("10010 records of 10 threads")
+    );
 }
