@@ -14,11 +14,10 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     checkpointer::{Append, Checkpointer, Claim, Lease, Message, StoreError},
-    history::{AttemptEnd, Call, Doubt, History, HistoryError, Standing},
-    id::{MessageId, Position, StoreTime, ThreadId},
+    history::{AttemptEnd, Call, History, HistoryError},
+    id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     message::admit,
     pen::{Draft, Pen},
-    policy::Policy,
     record::{Header, Kind, Record, RecordHash},
     row::{Row, Status},
     turn::Blocked,
@@ -295,7 +294,7 @@ impl Found {
         let (epoch, head) = self
             .last
             .as_ref()
-            .map(|(h, r)| (h.epoch, *r))
+            .map(|(h, r)| (Epoch(h.epoch.0 + 1), *r))
             .unwrap_or_default();
         Lease {
             thread: thread.clone(),
@@ -333,15 +332,11 @@ impl Desk {
         Ok(header.n)
     }
 
-    /// What follows from an act on a thread that is to be cancelled. Nobody will send an attempt
-    /// again that died with its process, so whether it had its effect is in doubt now; a thread
-    /// without loose ends has ended.
+    /// What follows from an act on a thread that is to be cancelled: without loose ends it has
+    /// ended. With one, its program or the settlement of the doubt ends it.
     fn wind_down(&mut self, by: &Arc<str>) -> Result<(), OperatorError> {
         if !self.history.cancelled() || self.history.end().is_some() {
             return Ok(());
-        }
-        for draft in self.given_up() {
-            self.write(draft)?;
         }
         if self.history.calls().iter().any(is_loose) {
             return Ok(());
@@ -353,25 +348,6 @@ impl Desk {
             h.by = Some(by.clone());
         });
         self.write(draft).map(drop)
-    }
-
-    fn given_up(&self) -> Vec<Draft> {
-        let open = |call: &&Call| {
-            let last = call.attempts.last();
-            let doubtful = matches!(self.history.standing(call, self.now), Standing::Doubt(_));
-            let effect = call.terms.is_some_and(|t| t.policy != Policy::Read);
-            effect && !doubtful && last.is_some_and(|a| a.end == AttemptEnd::Open)
-        };
-        let calls = self.history.calls().iter().filter(open);
-        calls
-            .map(|call| {
-                Draft::new(self.history.thread(), Kind::StepUnknown).with(|h| {
-                    h.call = Some(call.opened);
-                    h.attempt = call.attempts.last().map(|a| a.number);
-                    h.why = Some(Doubt::Cancelled.as_str().into());
-                })
-            })
-            .collect()
     }
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     embedded::{CreateOptions, Embedded},
+    history::Standing,
     id::{Branch, IdentityKind, Name},
     message::{self, Verdict},
+    policy::Policy,
     record::{Place, Role},
 };
 
@@ -33,6 +35,7 @@ fn intent(policy: Policy) -> Draft {
             h.place = Some(place("pay"));
             h.attempt = Some(1);
             h.policy = Some(policy);
+            h.key = policy.has_effect().then(|| "dk1_0".into());
         })
         .payload(Role::Args, vec![0xc0])
 }
@@ -190,7 +193,7 @@ fn did_not_happen_lets_the_step_run_again_under_its_key() {
 #[test]
 fn a_cancelled_thread_ends_once_its_loose_ends_are_tied() {
     run(async {
-        let book = book(vec![intent(Policy::Idempotent)]).await;
+        let book = book(vec![intent(Policy::AtMostOnce)]).await;
         let message = cancel(MessageId([1; 16]), "why", "user:a").unwrap();
         let acted = book.act(&message).await.unwrap();
         assert_eq!(
@@ -198,7 +201,7 @@ fn a_cancelled_thread_ends_once_its_loose_ends_are_tied() {
             (Status::InDoubt, 1)
         );
         let kinds = book.kinds().await;
-        assert_eq!(kinds[2..], ["thread.resume", "marker", "step.unknown"]);
+        assert_eq!(kinds[2..], ["thread.resume", "marker"]);
         let found = book.found().await;
         let call = &found.history.calls()[0];
         assert!(is_loose(call));
