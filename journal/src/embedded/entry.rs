@@ -274,22 +274,29 @@ fn intact(log_id: &[u8; 16], prev: &RecordHash, record: &Record) -> Result<(), S
 /// never part of one.
 fn committed(header: &[u8]) -> &[u8] {
     const PAY: &[u8] = b",\"pay\":{";
-    let at = header.windows(PAY.len()).position(|w| w == PAY);
-    at.and_then(|at| header.get(at + PAY.len()..))
-        .unwrap_or_default()
+    let mut commas = header.iter().enumerate().filter(|(_, byte)| **byte == b',');
+    let found = commas.find_map(|(at, _)| header.get(at..)?.strip_prefix(PAY));
+    found.unwrap_or_default()
 }
 
 /// Whether `"role":["msgpack",length,"hash"]` stands among the commitments.
-fn commits(committed: &[u8], payload: &Payload) -> bool {
+fn commits(mut committed: &[u8], payload: &Payload) -> bool {
     let opening = format!(
         "\"{}\":[\"{ENCODING_MSGPACK}\",{},\"",
         payload.role.as_str(),
         payload.bytes.len()
     );
-    let at = committed
-        .windows(opening.len())
-        .position(|w| w == opening.as_bytes());
-    let digits = at.and_then(|at| committed.get(at + opening.len()..)?.get(..66));
+    // One commitment after the other; no byte of one is a `]` but its last.
+    while !committed.starts_with(opening.as_bytes()) {
+        let Some(end) = committed.iter().position(|byte| *byte == b']') else {
+            return false;
+        };
+        let Some(b',') = committed.get(end + 1) else {
+            return false;
+        };
+        committed = committed.get(end + 2..).unwrap_or_default();
+    }
+    let digits = committed.get(opening.len()..).and_then(|d| d.get(..66));
     let Some((digits, b"\"]")) = digits.and_then(|d| d.split_at_checked(64)) else {
         return false;
     };
