@@ -154,6 +154,7 @@ pub fn prepare(
         now: now.max(found.history.time()),
         salts: Salts::new(seed),
     };
+    desk.history.believe(&lease.row, desk.now);
     desk.write(Draft::new(&thread, Kind::ThreadResume).with(|h| h.by = Some(holder.into())))?;
     for waits in waiting {
         let draft = admit(&desk.history, waits, desk.now);

@@ -34,6 +34,16 @@ use crate::{
 #[derive(Clone)]
 pub struct Deedbook {
     worker: Arc<Worker>,
+    _last: Arc<LastClone>,
+}
+
+/// Lets go of everything when the last clone of a book is dropped.
+struct LastClone(Arc<Worker>);
+
+impl Drop for LastClone {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
 }
 
 /// A book being put together; see [`Deedbook::open`].
@@ -347,6 +357,11 @@ impl Deedbook {
     async fn history(&self, thread: &ThreadId) -> Result<History, Error> {
         let store = &self.worker.house.store;
         let mut history = History::new(thread.clone(), store.identity().secret);
+        // What is under way in the run that holds the thread is not in doubt; what earlier runs
+        // left open is.
+        let info = self.info(thread).await?;
+        let held = info.as_ref().filter(|i| i.holder.is_some());
+        let held = held.map(|i| i.epoch);
         let mut from = Some(0);
         while let Some(n) = from {
             let page = store
@@ -359,16 +374,14 @@ impl Deedbook {
                 history
                     .apply(&header, &record.payloads)
                     .map_err(|e| damaged(e.to_string()))?;
+                if held.is_none_or(|epoch| header.epoch < epoch) {
+                    history.loaded();
+                }
             }
             from = page.next;
         }
-        // What is under way in this process is not in doubt.
-        let held = self
-            .info(thread)
-            .await?
-            .is_some_and(|info| info.holder.is_some());
-        if !held {
-            history.loaded();
+        if let Some(info) = info {
+            history.believe(&info.row, store.now().await?);
         }
         Ok(history)
     }
@@ -569,7 +582,10 @@ impl Builder {
         };
         let worker = Worker::new(house, self.hosted);
         worker.start().await?;
-        Ok(Deedbook { worker })
+        Ok(Deedbook {
+            _last: Arc::new(LastClone(worker.clone())),
+            worker,
+        })
     }
 }
 

@@ -15,7 +15,8 @@ use deedbook_journal::{
     checkpointer::StoreIdentity,
     failure::Failure,
     history::{
-        Answer, CallKind, Declared, Divergence, DivergenceKind, Doubt, Ended, History, ended,
+        Answer, AttemptEnd, CallKind, Declared, Divergence, DivergenceKind, Doubt, Ended, History,
+        ended,
     },
     id::{Branch, Identity, MessageId, Name, Position, StepId, StoreTime},
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
@@ -94,8 +95,10 @@ pub(crate) struct Desk {
     in_body: Option<String>,
     /// The call whose outcome was taken last, and the outcome's position.
     last_taken: (String, Position),
-    /// Late bodies still running: timed out, kept for their evidence.
+    /// Late bodies still running (timed out, kept for their evidence), and until when they keep
+    /// the thread loaded.
     late: u32,
+    late_until: StoreTime,
     /// The input of the next episode, once the code asked for one.
     pub(crate) continues_with: Option<Vec<u8>>,
     /// Drops are not decisions of the program any more.
@@ -246,6 +249,7 @@ impl Desk {
             in_body: None,
             last_taken: (String::new(), 0),
             late: 0,
+            late_until: StoreTime(0),
             continues_with: None,
             torn_down: false,
             trouble: None,
@@ -453,6 +457,8 @@ impl Desk {
             return Told::Outcome(answer);
         }
         match call.work {
+            // Nothing new begins in a thread that is being cancelled.
+            Work::Granted { .. } if self.history.cancelled() => Told::Wait,
             Work::Granted { needs, .. } if durable >= needs => self.begin_work(number),
             Work::Running {
                 probe,
@@ -645,7 +651,16 @@ impl Desk {
             .live
             .get(&number)
             .map_or_else(Retry::default, |c| c.retry);
-        let probes = self.history.opened_at(opened).map_or(0, |c| c.probes);
+        let recorded = self.history.opened_at(opened);
+        let probes = recorded.map_or(0, |c| c.probes);
+        // A person was faster. Only that it did happen is still news, if the person said no.
+        let settled = recorded.is_some_and(|c| c.outcome.is_some());
+        let cleared = recorded
+            .and_then(|c| c.attempts.last())
+            .is_some_and(|a| matches!(a.end, AttemptEnd::Cleared { .. }));
+        if settled || (cleared && !matches!(answer, Ok(Probe::Happened(_)))) {
+            return;
+        }
         let draft = self.draft(Kind::StepResolve).with(|h| {
             h.call = Some(opened);
             h.by = Some("probe".into());
@@ -705,6 +720,7 @@ impl Desk {
     /// A late body runs on.
     pub(crate) fn keep_late(&mut self) {
         self.late += 1;
+        self.late_until = self.now.after(Terms::QUIET_BEYOND_TIMEOUT);
     }
 
     /// A late body was dropped.
@@ -1110,9 +1126,9 @@ impl Desk {
         self.live.values().any(|c| !matches!(c.work, Work::Idle))
     }
 
-    /// Whether a timed-out body is still running.
-    pub(crate) fn has_late(&self) -> bool {
-        self.late > 0
+    /// Until when the thread stays loaded for a timed-out body that is still running.
+    pub(crate) fn late_until(&self) -> Option<StoreTime> {
+        Some(self.late_until).filter(|until| self.late > 0 && *until > self.now)
     }
 
     /// Wakes the futures of these calls: their bodies want to be polled.
@@ -1150,12 +1166,12 @@ impl Desk {
             let Some(opened) = self.live.get(&number).and_then(|c| self.opened(c)) else {
                 continue;
             };
-            let ended_as = if entered {
-                Ended::Ambiguous(Doubt::Cancelled)
+            if entered {
+                let ended_as = Ended::Ambiguous(Doubt::Cancelled);
+                self.end_attempt(opened, attempt, number, ended_as, None);
             } else {
-                Ended::NotApplied
-            };
-            self.end_attempt(opened, attempt, number, ended_as, None);
+                self.not_started(number, attempt);
+            }
         }
     }
 
@@ -1181,7 +1197,7 @@ impl Desk {
         }
     }
 
-    /// The steps whose doubts keep the thread from ending.
+    /// The steps that keep the thread from ending: nobody knows whether they had their effect.
     pub(crate) fn doubts(&self) -> Vec<(StepId, Doubt)> {
         self.history
             .doubts(self.now)

@@ -195,6 +195,7 @@ impl Run {
         }
         history.loaded();
         let now = store.now().await?;
+        history.believe(&lease.row, now);
         let first = lease.next == 0;
         let limits = house.options.values;
         let mut desk = Desk::new(history, pen, identity, limits, now);
@@ -281,6 +282,7 @@ impl Run {
         let grace = *self
             .grace
             .get_or_insert(now.after(self.house.options.shutdown_grace));
+        self.shared.lock().give_back();
         self.poll_bodies();
         if self.shared.lock().running() && now < grace {
             self.submit(None);
@@ -348,6 +350,7 @@ impl Run {
                 }
             }
             if self.finished.is_some() {
+                self.shared.lock().history.set_code_is_over(true);
                 return After::Finish;
             }
             let after = self.decide(expires);
@@ -468,6 +471,7 @@ impl Run {
         if let Some(unmade) = desk.first_unmade() {
             return Err(Trouble::Diverged(ended_early(&desk, unmade)));
         }
+        desk.history.set_code_is_over(true);
         let open = if desk.at_work() {
             Some("a body is under way; await it before".to_owned())
         } else {
@@ -487,6 +491,7 @@ impl Run {
                 "the thread cannot continue as new: {why}"
             )));
         }
+        desk.history.set_code_is_over(false);
         desk.torn_down = true;
         drop(desk);
         let root_before = self.root.take();
@@ -536,7 +541,8 @@ impl Run {
     ) -> Result<Option<Report>, StoreError> {
         let now = self.shared.lock().now;
         let far = until.is_none_or(|t| t.since(now) > PARK_BEYOND);
-        let parks = row.is_some() && far && !self.shared.lock().has_late();
+        let late = self.shared.lock().late_until();
+        let parks = row.is_some() && far && late.is_none();
         self.submit(row.clone());
         if let (true, Some(row), None) = (parks, row, &self.inflight) {
             let pending = self.shared.lock().pending.len();
@@ -544,7 +550,7 @@ impl Run {
                 return Ok(Some(self.parked(row)));
             }
         }
-        self.wait(until).await?;
+        self.wait(earlier(until, late)).await?;
         Ok(None)
     }
 

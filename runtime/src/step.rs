@@ -382,7 +382,15 @@ where
             Told::Probe(operation) => {
                 this.span = this.shared.lock().span(number, operation.attempt(), true);
                 let asking = this.policy.as_ref().and_then(|p| p.ask(operation));
-                this.running = asking.map_or(Running::Nothing, |q| Running::Probe(Box::pin(q)));
+                match asking {
+                    Some(asking) => this.running = Running::Probe(Box::pin(asking)),
+                    // The step was recorded as one that can be asked about.
+                    None => {
+                        let error = StepError::new("the step declares no probe any more");
+                        let mut desk = this.shared.lock();
+                        desk.probe_ended(number, Err(BodyEnd::Failed(error)));
+                    }
+                }
             }
             Told::TimedOut { keep } => this.time_out(number, keep),
         }

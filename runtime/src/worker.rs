@@ -458,6 +458,16 @@ impl Worker {
         }
     }
 
+    /// Lets go of all at once, as a crash would.
+    pub(crate) fn abandon(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let state = std::mem::take(&mut *self.state());
+        let tasks = state.loaded.into_values().filter_map(|l| l.task);
+        for task in tasks.chain(state.round) {
+            task.abort();
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

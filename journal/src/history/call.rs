@@ -407,6 +407,17 @@ impl Call {
         }
     }
 
+    /// Why nobody knows whether this step had its effect. `None` for a step that has its outcome,
+    /// that certainly had no effect, or that has none to have.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<Doubt> {
+        let has_effect = self.terms.is_none_or(|t| t.policy.has_effect());
+        if self.outcome.is_some() || !has_effect {
+            return None;
+        }
+        self.doubtful()
+    }
+
     /// How many attempts have died with their process since a person let the step begin anew.
     fn crashes(&self) -> usize {
         let died = |a: &&Attempt| {

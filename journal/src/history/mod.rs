@@ -26,7 +26,7 @@ pub use fold::HistoryError;
 use crate::{
     failure::Failure,
     id::{Epoch, IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
-    row::Status,
+    row::{Row, Status},
 };
 
 /// The state of one thread, as far as its records tell it.
@@ -40,6 +40,8 @@ pub struct History {
     /// are still open died with their process.
     live_from: Position,
     time: StoreTime,
+    /// The workflow's code has come to its end.
+    code_is_over: bool,
     epoch: Epoch,
     /// The position of the last `thread.start` or `thread.resume`.
     run: Position,
@@ -115,6 +117,7 @@ impl History {
             next: 0,
             live_from: 0,
             time: StoreTime(0),
+            code_is_over: false,
             epoch: Epoch(0),
             run: 0,
             episode: 0,
@@ -137,6 +140,19 @@ impl History {
     /// that made them.
     pub fn loaded(&mut self) {
         self.live_from = self.next;
+    }
+
+    /// Says whether the workflow's code (of this episode) has come to its end, and asks for nothing
+    /// any more.
+    pub fn set_code_is_over(&mut self, over: bool) {
+        self.code_is_over = over;
+    }
+
+    /// Says that the code has come to its end if a row of the thread tells so: it counts more
+    /// doubts than there would be in a thread that goes on.
+    pub fn believe(&mut self, row: &Row, now: StoreTime) {
+        let doubts = u32::try_from(self.doubts(now).count()).unwrap_or(u32::MAX);
+        self.code_is_over |= row.status == Status::InDoubt && row.open_doubts > doubts;
     }
 
     /// The thread.
@@ -267,10 +283,19 @@ impl History {
         self.markers.get(name).copied()
     }
 
-    /// Where a step stands, by its recorded terms.
+    /// Where a step stands, by its recorded terms. When the code asks for nothing any more, for it
+    /// is over or the thread is cancelled, no policy carries anything on by itself: whatever may
+    /// have had its effect is in doubt.
     #[must_use]
     pub fn standing(&self, call: &Call, now: StoreTime) -> Standing {
-        call.standing(call.terms.as_ref(), self.live_from, now)
+        let standing = call.standing(call.terms.as_ref(), self.live_from, now);
+        match standing {
+            Standing::Settled | Standing::UnderWay | Standing::Doubt(_) => standing,
+            _ if self.code_is_over || self.cancelled() => {
+                call.unanswered().map_or(standing, Standing::Doubt)
+            }
+            _ => standing,
+        }
     }
 
     /// The steps in doubt, in the order in which they were opened.
