@@ -10,5 +10,6 @@
 
 mod episodes;
 mod house;
+mod policies;
 mod smoke;
 mod traces;
