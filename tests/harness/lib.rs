@@ -1,10 +1,36 @@
-//! Harness.
+//! What tests stand on.
+//!
+//! [`outside`] is a scripted world for tests that say what happens when. The rest is a
+//! deterministic simulation of a workflow in a hostile world:
+//!
+//! A [`Simulation`] runs one thread on the home in memory, on a current-thread runtime of its own
+//! and on a virtual clock, in a chain of *incarnations*: each is a fresh book that resumes what
+//! the crash of the one before left behind. Everything that takes time (bodies, requests on their
+//! way, appends) waits at a gate of the [`World`], and gates are opened in the seed's order, so
+//! that every interleaving is reachable and none costs real time.
+//!
+//! What a seed does not fix: `tokio::select!` draws its own order, and jitter and salts are drawn
+//! from the system.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a harness that cannot go on stops its test"
+)]
 
 #[cfg(doctest)]
 mod documents;
-#[expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a harness that cannot go on stops its test"
-)]
+mod durable;
+mod home;
 pub mod outside;
+mod random;
+mod replay;
+mod simulation;
+mod world;
+
+pub use durable::Durable;
+pub use random::Random;
+pub use simulation::{Crash, Ran, Simulation, THREAD, Visitor};
+pub use world::{Fate, Gate, World};

@@ -11,5 +11,6 @@
 mod episodes;
 mod house;
 mod policies;
+mod replay;
 mod smoke;
 mod traces;
