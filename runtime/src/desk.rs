@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
+    thread::ThreadId as OsThread,
     time::Duration,
 };
 
@@ -46,7 +47,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(desk: Desk, wakeups: Arc<Wakeups>) -> Arc<Self> {
+    pub(crate) fn new(mut desk: Desk, wakeups: Arc<Wakeups>) -> Arc<Self> {
+        desk.wakeups = Some(wakeups.clone());
         Arc::new(Self {
             desk: Mutex::new(desk),
             wakeups,
@@ -89,8 +91,10 @@ pub(crate) struct Desk {
     delivered: HashMap<Arc<str>, usize>,
     /// What the code did in this turn.
     pub(crate) turn: TurnMarks,
-    /// Whether the workflow's future is being polled right now.
-    polling: bool,
+    /// The OS thread that polls the workflow's future right now.
+    polling: Option<OsThread>,
+    /// Whom to tell of trouble that did not come from a poll.
+    wakeups: Option<Arc<Wakeups>>,
     /// The call whose body is being polled right now.
     in_body: Option<String>,
     /// The call whose outcome was taken last, and the outcome's position.
@@ -245,7 +249,8 @@ impl Desk {
             unmade,
             delivered: HashMap::new(),
             turn: TurnMarks::default(),
-            polling: false,
+            polling: None,
+            wakeups: None,
             in_body: None,
             last_taken: (String::new(), 0),
             late: 0,
@@ -292,6 +297,39 @@ impl Desk {
 
     pub(crate) fn trouble(&mut self, trouble: Trouble) {
         self.trouble.get_or_insert(trouble);
+        if let (false, Some(wakeups)) = (self.polled_here(), &self.wakeups) {
+            wakeups.changed.notify_one();
+        }
+    }
+
+    /// Whether this is inside a poll of the workflow's future, and not in a task beside it.
+    fn polled_here(&self) -> bool {
+        self.polling == Some(std::thread::current().id())
+    }
+
+    /// Whether the workflow's own code may speak now: not a body, for bodies are not replayed;
+    /// not a task that the workflow spawned, for its pace is not replayed either.
+    fn may_speak(&mut self, what: impl FnOnce() -> String) -> bool {
+        if self.torn_down || self.trouble.is_some() {
+            return false;
+        }
+        let why = if !self.polled_here() {
+            format!(
+                "{} was made outside the workflow's own future (a spawned task?); make it in the \
+                 workflow",
+                what()
+            )
+        } else if let Some(body) = &self.in_body {
+            format!(
+                "the body of {body} made {}; a body is one effect: make the call in the workflow, \
+                 before or after the step",
+                what()
+            )
+        } else {
+            return true;
+        };
+        self.trouble(Trouble::Misused(why));
+        false
     }
 
     // ---- the code's side ----
@@ -299,24 +337,8 @@ impl Desk {
     /// Makes a call: claims its identity and compares it with the records. `None` if the run
     /// cannot go on; the future of the call then never resolves.
     pub(crate) fn make(&mut self, making: Making) -> Option<u64> {
-        if let Some(body) = &self.in_body {
-            let name = &making.name;
-            let why = format!(
-                "the body of {body} made the durable call {name:?}; a body is one effect: make \
-                 the call in the workflow, before or after the step"
-            );
-            self.trouble(Trouble::Misused(why));
-            return None;
-        }
-        if !self.polling || self.trouble.is_some() {
-            if self.trouble.is_none() && !self.torn_down {
-                let name = &making.name;
-                let why = format!(
-                    "the durable call {name:?} was made outside the workflow's own future (a \
-                     spawned task?); make it in the workflow"
-                );
-                self.trouble(Trouble::Misused(why));
-            }
+        let name = &making.name;
+        if !self.may_speak(|| format!("the durable call {name:?}")) {
             return None;
         }
         let id = self.identify(&making)?;
@@ -428,6 +450,11 @@ impl Desk {
     /// A future of the call is polled.
     pub(crate) fn ask(&mut self, number: u64, waker: &Waker) -> Told {
         let durable = self.durable;
+        if !self.polled_here() {
+            let call = self.live.get(&number).map(|c| c.shown.clone());
+            self.may_speak(|| format!("a poll of {}", call.unwrap_or_default()));
+            return Told::Wait;
+        }
         let Some(call) = self.live.get_mut(&number) else {
             return Told::Wait;
         };
@@ -566,6 +593,10 @@ impl Desk {
 
     /// A body returned a value.
     pub(crate) fn body_returned(&mut self, number: u64, result: Vec<u8>) {
+        if self.trouble.is_some() && self.is_read(number) {
+            // It may have misused the context: let it say so again.
+            return;
+        }
         if let Some((opened, attempt)) = self.attempt_of(number) {
             let draft = self.draft(Kind::StepDone).with(|h| {
                 h.call = Some(opened);
@@ -731,7 +762,7 @@ impl Desk {
     /// The future of a call was dropped. Only drops inside a poll of the workflow that returns
     /// normally are decisions of the program; everything else equals a crash.
     pub(crate) fn dropped(&mut self, number: u64) {
-        if self.torn_down || !self.polling || std::thread::panicking() {
+        if self.torn_down || !self.polled_here() || std::thread::panicking() {
             return;
         }
         let Some(call) = self.live.get(&number) else {
@@ -807,7 +838,7 @@ impl Desk {
         if let Some(recorded) = self.history.marker(name) {
             return recorded;
         }
-        if !self.polling || self.trouble.is_some() {
+        if !self.may_speak(|| format!("`patched({name:?})`")) {
             return false;
         }
         // New code may be taken only where the old code cannot have been: when every loaded
@@ -849,12 +880,14 @@ impl Desk {
 
     /// A value that is equal in every execution and differs between places in the program.
     pub(crate) fn derived(&mut self, branch: &Branch, what: &str) -> uuid::Uuid {
+        // A body's own call would not be repeated by a replay, and so shift those after it.
+        let counts = self.may_speak(|| format!("`{}()`", what.trim_start_matches("deedbook:")));
         let counter = self
             .derivations
             .entry((branch.clone(), what.to_owned()))
             .or_insert(0);
         let occurrence = *counter;
-        *counter += 1;
+        *counter += u32::from(counts);
         let namespace = Namespace(self.identity.namespace);
         let episode = self.history.episode();
         let identity = KeyIdentity::Positional {
@@ -869,11 +902,11 @@ impl Desk {
     // ---- the executor's side ----
 
     pub(crate) fn begin_poll(&mut self) {
-        self.polling = true;
+        self.polling = Some(std::thread::current().id());
     }
 
     pub(crate) fn end_poll(&mut self) {
-        self.polling = false;
+        self.polling = None;
     }
 
     /// The live calls, for [`deedbook_journal::turn::next`].
@@ -1246,6 +1279,11 @@ impl Desk {
                 None
             }
         }
+    }
+
+    fn is_read(&self, number: u64) -> bool {
+        let terms = self.live.get(&number).and_then(|c| c.terms);
+        terms.is_some_and(|t| !t.policy.has_effect())
     }
 
     fn key_of(&self, call: &Call) -> OperationKey {

@@ -8,9 +8,11 @@
     reason = "a test ends at the first surprise"
 )]
 
+mod divergence;
 mod episodes;
 mod house;
 mod policies;
+mod random_workflows;
 mod replay;
 mod smoke;
 mod traces;

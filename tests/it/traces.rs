@@ -82,6 +82,9 @@ fn spans_and_fields_have_stable_names_and_no_payload_is_in_them() {
         .enable_all()
         .build()
         .unwrap();
+    // With a single subscriber in the process, a place that speaks first on another thread (a
+    // test beside this one) asks that thread's subscriber, finds none, and is silent for ever.
+    let _second = tracing::Dispatch::new(Lines::default());
     tracing::subscriber::with_default(lines.clone(), || {
         runtime.block_on(async {
             let book = Deedbook::memory().host(Pays).start().await.unwrap();
