@@ -22,6 +22,7 @@ use crate::{
     executor::{Begin, House},
     home::Home,
     options::Options,
+    process,
     random::message_id,
     worker::{Settled, Worker},
     workflow::{Hosted, Workflow},
@@ -291,7 +292,11 @@ impl Deedbook {
     /// The journal could not be closed cleanly; it is recovered at the next start.
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.worker.shut_down().await;
-        Ok(self.worker.house.store.close().await?)
+        let house = &self.worker.house;
+        if let Some(start) = house.process {
+            process::end(&house.store, &house.options, start).await?;
+        }
+        Ok(house.store.close().await?)
     }
 
     async fn begin<W: Workflow>(
@@ -575,10 +580,20 @@ impl Builder {
             return Err(Error::new(ErrorKind::Conflict, why));
         }
         let store = self.home.open(&*self.clock).await?;
+        let options = Arc::new(self.options);
+        // A book that hosts nothing only looks, and leaves the journal as it was.
+        let process = if self.hosted.is_empty() {
+            None
+        } else {
+            let mut workflows: Vec<_> = self.hosted.keys().map(|name| &**name).collect();
+            workflows.sort_unstable();
+            Some(process::start(&store, &options, workflows).await?)
+        };
         let house = House {
             store,
             clock: self.clock,
-            options: Arc::new(self.options),
+            options,
+            process,
         };
         let worker = Worker::new(house, self.hosted);
         worker.start().await?;

@@ -79,6 +79,8 @@ pub(crate) struct House {
     pub(crate) store: Arc<dyn Checkpointer>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Arc<Options>,
+    /// The position of this process's `run.start`, if it runs anything.
+    pub(crate) process: Option<Position>,
 }
 
 /// Holds a thread until it ends, parks, or is lost.
@@ -199,7 +201,7 @@ impl Run {
         let first = lease.next == 0;
         let limits = house.options.values;
         let mut desk = Desk::new(history, pen, identity, limits, now);
-        let start = begin_record(&thread, begin, first, &house.options);
+        let start = begin_record(&thread, begin, first, &house);
         desk.begin(start.ok_or(StoreError::NoSuchThread)?, first);
         let cancelled = desk.history.cancelled();
         let shared = Shared::new(desk, control.wakeups.clone());
@@ -894,22 +896,23 @@ fn begin_record(
     thread: &ThreadId,
     begin: Option<Begin>,
     first: bool,
-    options: &Options,
+    house: &House,
 ) -> Option<Draft> {
-    let build = options.build.clone();
-    let by = Some(options.holder.clone());
+    let kind = if first {
+        Kind::ThreadStart
+    } else {
+        Kind::ThreadResume
+    };
+    let draft = Draft::new(thread, kind).with(|h| {
+        h.build = house.options.build.clone();
+        h.by = Some(house.options.holder.clone());
+        h.process = house.process;
+    });
     if !first {
-        return Some(Draft::new(thread, Kind::ThreadResume).with(|h| {
-            h.build = build;
-            h.by = by;
-        }));
+        return Some(draft);
     }
     let begin = begin?;
-    let draft = Draft::new(thread, Kind::ThreadStart).with(|h| {
-        h.workflow = Some(begin.workflow);
-        h.build = build;
-        h.by = by;
-    });
+    let draft = draft.with(|h| h.workflow = Some(begin.workflow));
     Some(draft.payload(Role::Input, begin.input.to_vec()))
 }
 

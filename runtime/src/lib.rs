@@ -19,6 +19,7 @@ mod home;
 mod operation;
 mod options;
 mod policy;
+mod process;
 mod random;
 mod retry;
 mod signal;
