@@ -18,7 +18,8 @@ pub(crate) struct Control {
     pub(crate) begin: Option<Begin>,
     nudged: AtomicBool,
     stopping: AtomicBool,
-    lost: AtomicBool,
+    /// The latest epoch whose lease was lost; zero for none.
+    lost: AtomicU64,
     /// A hold that the search for due threads took on it before its own task could.
     handed: Mutex<Option<Lease>>,
     /// Zero before the claim.
@@ -34,7 +35,7 @@ impl Control {
             begin,
             nudged: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
             handed: Mutex::new(None),
             epoch: AtomicU64::new(0),
             durable: watch::Sender::new(false),
@@ -79,14 +80,15 @@ impl Control {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// The lease is lost.
-    pub(crate) fn lose(&self) {
-        self.lost.store(true, Ordering::Release);
+    /// The lease of this epoch is lost. A later claim has an epoch and a lease of its own.
+    pub(crate) fn lose(&self, epoch: Epoch) {
+        self.lost.fetch_max(epoch.0, Ordering::AcqRel);
         self.wakeups.changed.notify_one();
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+    /// Whether the lease of this epoch is lost.
+    pub(crate) fn is_lost(&self, epoch: Epoch) -> bool {
+        self.lost.load(Ordering::Acquire) >= epoch.0
     }
 
     pub(crate) fn held_under(&self, epoch: Epoch) {

@@ -271,7 +271,7 @@ impl Run {
 
     /// A shutdown, or a lost lease.
     async fn interrupted(&mut self) -> Result<Option<Report>, StoreError> {
-        if self.control.is_lost() {
+        if self.control.is_lost(self.epoch) {
             let held = Epoch(self.epoch.0 + 1);
             return Ok(Some(Report::Lost(StoreError::Fenced { held })));
         }

@@ -420,8 +420,8 @@ impl Worker {
             .await?;
         for ((_, epoch, control), until) in held.iter().zip(renewed) {
             // A thread that was released and claimed again meanwhile has another epoch.
-            if until.is_none() && control.epoch() == Some(*epoch) {
-                control.lose();
+            if until.is_none() {
+                control.lose(*epoch);
             }
         }
         Ok(())
