@@ -1,6 +1,7 @@
 //! What tests stand on.
 //!
-//! [`outside`] is a scripted world for tests that say what happens when. The rest is a
+//! [`outside`] is a scripted world for tests that say what happens when, [`code`] a workflow made of
+//! a closure, [`watched`] a home whose appends can be held back. The rest is a
 //! deterministic simulation of a workflow in a hostile world:
 //!
 //! A [`Simulation`] runs one thread on the home in memory, on a current-thread runtime of its own
@@ -20,6 +21,7 @@
     reason = "a harness that cannot go on stops its test"
 )]
 
+pub mod code;
 #[cfg(doctest)]
 mod documents;
 mod durable;
@@ -28,6 +30,7 @@ pub mod outside;
 mod random;
 mod replay;
 mod simulation;
+pub mod watched;
 mod world;
 
 pub use durable::Durable;

@@ -3,9 +3,12 @@
 
 mod cancelling;
 mod doubts;
+mod identity;
 mod probes;
 mod retries;
+mod secrets;
 mod table;
+mod unstorable;
 mod windows;
 
 use std::time::Duration;
