@@ -1,7 +1,7 @@
 //! What tests stand on.
 //!
-//! [`outside`] is a scripted world for tests that say what happens when, [`code`] a workflow made of
-//! a closure, [`watched`] a home whose appends can be held back. The rest is a
+//! [`outside`] is a scripted world for tests that say what happens when, [`code`] a workflow made
+//! of a closure, [`watched`] a home whose appends can be held back. The rest is a
 //! deterministic simulation of a workflow in a hostile world:
 //!
 //! A [`Simulation`] runs one thread on the home in memory, on a current-thread runtime of its own

@@ -1,6 +1,6 @@
 //! Real processes, really killed: a child runs a workflow on the embedded home against a ledger in
-//! a file, dies by SIGKILL at a marked point, is started again until the workflow has ended, and the
-//! ledger is counted.
+//! a file, dies by SIGKILL at a marked point, is started again until the workflow has ended, and
+//! the ledger is counted.
 
 mod child;
 mod ledger;
