@@ -160,7 +160,12 @@ impl Branch {
             let why = format!("branches nest at most {BRANCH_DEPTH_MAX} deep");
             return Err(InvalidName::new("branch", last, why));
         }
-        Ok(Self(parts.into()))
+        // Most calls are made at the root, and the root needs no memory.
+        Ok(if parts.is_empty() {
+            Self::root()
+        } else {
+            Self(parts.into())
+        })
     }
 
     /// The branch `name` below this one.

@@ -96,9 +96,9 @@ pub(crate) struct Desk {
     /// Whom to tell of trouble that did not come from a poll.
     wakeups: Option<Arc<Wakeups>>,
     /// The call whose body is being polled right now.
-    in_body: Option<String>,
+    in_body: Option<Arc<str>>,
     /// The call whose outcome was taken last, and the outcome's position.
-    last_taken: (String, Position),
+    last_taken: (Arc<str>, Position),
     /// Late bodies still running (timed out, kept for their evidence), and until when they keep
     /// the thread loaded.
     late: u32,
@@ -117,7 +117,7 @@ pub(crate) struct TurnMarks {
     /// An offer was taken.
     pub(crate) taken: bool,
     /// The first call that was made.
-    pub(crate) made: Option<String>,
+    pub(crate) made: Option<Arc<str>>,
 }
 
 /// Why a run cannot go on. Nothing is recorded: the thread stays where it was.
@@ -134,7 +134,7 @@ pub(crate) enum Trouble {
 struct Call {
     kind: CallKind,
     id: StepId,
-    shown: String,
+    shown: Arc<str>,
     terms: Option<Terms>,
     retry: Retry,
     args: Option<Arc<[u8]>>,
@@ -252,7 +252,7 @@ impl Desk {
             polling: None,
             wakeups: None,
             in_body: None,
-            last_taken: (String::new(), 0),
+            last_taken: (Arc::default(), 0),
             late: 0,
             late_until: StoreTime(0),
             continues_with: None,
@@ -342,7 +342,7 @@ impl Desk {
             return None;
         }
         let id = self.identify(&making)?;
-        let shown = id.to_string();
+        let shown: Arc<str> = id.to_string().into();
         self.turn.made.get_or_insert_with(|| shown.clone());
         let args: Option<Arc<[u8]>> = making.args.map(Into::into);
         let declared = Declared {
@@ -1306,7 +1306,7 @@ impl Desk {
     }
 
     /// The call whose outcome was taken last, as shown, and the outcome's position.
-    pub(crate) fn last_taken(&self) -> (String, Position) {
+    pub(crate) fn last_taken(&self) -> (Arc<str>, Position) {
         self.last_taken.clone()
     }
 }

@@ -19,10 +19,10 @@ use std::{
 use deedbook_journal::{
     checkpointer::{Append, BoxFuture, Checkpointer, Lease, Message, StoreError},
     failure::Failure,
-    history::{Divergence, DivergenceKind, End, History},
+    history::{Divergence, DivergenceKind, End},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     message::{self, admit},
-    pen::{Draft, Pen},
+    pen::Draft,
     record::{Header, Kind, Record, Role},
     row::{Row, Status},
     turn::{Blocked, Next, State, next},
@@ -36,14 +36,12 @@ use crate::{
     control::Control,
     desk::{Desk, Shared, Trouble},
     error::{Error, ErrorKind},
+    load::load,
     options::Options,
     step::panic_message,
     wake::Wakeups,
     workflow::{Hosted, Stop},
 };
-
-/// How much of a history is read at once.
-const READ_BYTES: usize = 4 << 20;
 
 /// How often a workflow may wake itself in one turn before it counts as spinning.
 const SPINS_MAX: u32 = 10_000;
@@ -167,31 +165,7 @@ impl Run {
         let store = &house.store;
         let identity = store.identity().clone();
         let thread = lease.thread.clone();
-        let mut history = History::new(thread.clone(), identity.secret);
-        let mut pen = Pen::new(
-            identity.log_id,
-            thread.clone(),
-            lease.epoch,
-            lease.next,
-            lease.head,
-        );
-        let mut from = Some(0).filter(|_| lease.next > 0);
-        while let Some(n) = from {
-            let page = store.read(&thread, n, READ_BYTES).await?;
-            for (n, record) in &page.items {
-                let damaged = |why: String| StoreError::Damaged {
-                    thread: thread.clone(),
-                    n: *n,
-                    why: why.into(),
-                };
-                let header = Header::parse(&record.header).map_err(|e| damaged(e.to_string()))?;
-                history
-                    .apply(&header, &record.payloads)
-                    .map_err(|e| damaged(e.to_string()))?;
-                pen.pass(&header, record.hash);
-            }
-            from = page.next;
-        }
+        let (mut history, pen) = load(&**store, &lease).await?;
         if let Some(end) = history.end() {
             return Ok(Loaded::Ended(end.clone()));
         }

@@ -16,6 +16,7 @@ mod desk;
 mod error;
 mod executor;
 mod home;
+mod load;
 mod operation;
 mod options;
 mod policy;

@@ -574,7 +574,9 @@ pub(crate) fn deliver<T: DeserializeOwned>(shared: &Shared, answer: &Answer) -> 
         Answer::Failed(bytes) => failed(WorkflowErrorKind::StepFailed, bytes).map(Err),
         Answer::Unstored(bytes) => failed(WorkflowErrorKind::ResultNotStored, bytes).map(Err),
         Answer::Erased | Answer::Fired | Answer::Time(_) | Answer::Decided { .. } => {
-            shared.lock().unreadable(call, DivergenceKind::Erased, at);
+            shared
+                .lock()
+                .unreadable(call.to_string(), DivergenceKind::Erased, at);
             return Poll::Pending;
         }
     };
@@ -582,7 +584,7 @@ pub(crate) fn deliver<T: DeserializeOwned>(shared: &Shared, answer: &Answer) -> 
         Ok(result) => Poll::Ready(result),
         Err(error) => {
             let kind = DivergenceKind::Unreadable(error.to_string());
-            shared.lock().unreadable(call, kind, at);
+            shared.lock().unreadable(call.to_string(), kind, at);
             Poll::Pending
         }
     }

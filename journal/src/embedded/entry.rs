@@ -244,10 +244,8 @@ pub(super) fn unpack(
     let mut records = Vec::with_capacity(head.shapes.len());
     for (n, shape) in (head.at..).zip(&head.shapes) {
         let record = take_record(&mut input, shape).map_err(|why| (n, why.to_owned()))?;
-        let header = record.verify(log_id, &prev).map_err(|why| (n, why))?;
-        if header.thread != head.thread || header.n != n {
-            return Err((n, "it is the record of another place".into()));
-        }
+        let verified = record.verify_at(log_id, &prev, &head.thread, n);
+        verified.map_err(|why| (n, why))?;
         prev = record.hash;
         records.push(record);
     }

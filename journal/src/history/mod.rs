@@ -12,7 +12,7 @@ mod ended;
 mod fold;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::Arc,
 };
@@ -52,8 +52,7 @@ pub struct History {
     input: Option<Arc<[u8]>>,
     start: Option<Start>,
     calls: Vec<Call>,
-    by_id: HashMap<(CallKind, StepId), usize>,
-    by_position: HashMap<Position, usize>,
+    by_id: BTreeMap<CallKind, HashMap<StepId, usize>>,
     /// Steps that are not settled, in the order in which they were opened.
     unsettled: BTreeSet<usize>,
     kinds: HashMap<Name, IdentityKind>,
@@ -125,8 +124,7 @@ impl History {
             input: None,
             start: None,
             calls: Vec::new(),
-            by_id: HashMap::new(),
-            by_position: HashMap::new(),
+            by_id: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             kinds: HashMap::new(),
             signals: HashMap::new(),
@@ -230,15 +228,21 @@ impl History {
     /// The number of the call with this identity, if it is recorded.
     #[must_use]
     pub fn number(&self, kind: CallKind, id: &StepId) -> Option<usize> {
-        // A tuple of references is not a reference to a tuple; ids are a few Arcs, so a clone
-        // costs less than a second map.
-        self.by_id.get(&(kind, id.clone())).copied()
+        self.by_id.get(&kind)?.get(id).copied()
     }
 
     /// The call that was opened at this position.
     #[must_use]
     pub fn opened_at(&self, position: Position) -> Option<&Call> {
-        self.calls.get(*self.by_position.get(&position)?)
+        self.calls.get(self.number_at(position)?)
+    }
+
+    /// The number of the call that was opened at this position.
+    fn number_at(&self, position: Position) -> Option<usize> {
+        // Calls stand in the order of their positions.
+        self.calls
+            .binary_search_by_key(&position, |c| c.opened)
+            .ok()
     }
 
     /// The call whose id is shown so. Ids by arguments are shown with the first digits of their

@@ -10,18 +10,13 @@ const DEPTH_MAX: usize = 16;
 pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|b| *b < 0x20 || *b == b'"' || *b == b'\\')
-    {
-        let (plain, tail) = rest.split_at(at);
+    loop {
+        let (plain, tail) = rest.split_at(plain_length(rest));
         out.extend_from_slice(plain);
-        if let [byte, tail @ ..] = tail {
-            write_escape(out, *byte);
-            rest = tail;
-        }
+        let [byte, tail @ ..] = tail else { break };
+        write_escape(out, *byte);
+        rest = tail;
     }
-    out.extend_from_slice(rest);
     out.push(b'"');
 }
 
@@ -42,17 +37,40 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
+/// How many bytes stand before the first one that a string ends at or escapes: below a space, a
+/// quote or a backslash. Headers are mostly strings, so it looks at eight bytes at once.
+fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES * 128;
+    // The high bit of the lowest byte below `least` is set, and none below it is.
+    let below = |word: u64, least: u64| word.wrapping_sub(ONES * least) & !word & HIGHS;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+        let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
+        let found = below(word, 0x20) | quote | backslash;
+        if found != 0 {
+            return at * 8 + (found.trailing_zeros() / 8) as usize;
+        }
+    }
+    let marks = |b: &u8| *b < 0x20 || *b == b'"' || *b == b'\\';
+    bytes.len() - rest.len() + rest.iter().position(marks).unwrap_or(rest.len())
+}
+
 /// Reads header JSON from front to back, without building a tree.
 pub(super) struct Reader<'a> {
-    rest: &'a [u8],
+    rest: &'a str,
 }
 
 /// What a [`Reader`] did not find.
 pub(super) type Expected = &'static str;
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+    /// A reader of these bytes, which must be UTF-8.
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Expected> {
+        let rest = std::str::from_utf8(bytes).map_err(|_| "valid UTF-8")?;
+        Ok(Self { rest })
     }
 
     pub(super) fn at_end(&self) -> bool {
@@ -60,20 +78,19 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, byte: u8) -> bool {
-        match self.rest.split_first() {
-            Some((first, rest)) if *first == byte => {
-                self.rest = rest;
-                true
-            }
-            _ => false,
+        let found = self.rest.as_bytes().first() == Some(&byte);
+        if found {
+            // What is taken is ASCII, so that a character begins behind it.
+            self.rest = self.rest.get(1..).unwrap_or_default();
         }
+        found
     }
 
     fn expect(&mut self, byte: u8, what: Expected) -> Result<(), Expected> {
         if self.take(byte) { Ok(()) } else { Err(what) }
     }
 
-    fn literal(&mut self, word: &[u8], what: Expected) -> Result<(), Expected> {
+    fn literal(&mut self, word: &str, what: Expected) -> Result<(), Expected> {
         self.rest = self.rest.strip_prefix(word).ok_or(what)?;
         Ok(())
     }
@@ -133,22 +150,23 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn boolean(&mut self) -> Result<bool, Expected> {
-        if self.rest.starts_with(b"true") {
-            self.literal(b"true", "true").map(|()| true)
+        if self.rest.starts_with("true") {
+            self.literal("true", "true").map(|()| true)
         } else {
-            self.literal(b"false", "a boolean").map(|()| false)
+            self.literal("false", "a boolean").map(|()| false)
         }
     }
 
     pub(super) fn integer(&mut self) -> Result<u64, Expected> {
         const WHAT: Expected = "an integer up to 2^53 - 1";
-        let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        let (number, rest) = self.rest.split_at(digits);
-        if digits == 0 || digits > 16 || (digits > 1 && number.first() == Some(&b'0')) {
+        let bytes = self.rest.as_bytes();
+        let digits = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
+        let (number, rest) = self.rest.split_at_checked(digits).ok_or(WHAT)?;
+        if digits == 0 || digits > 16 || (digits > 1 && number.starts_with('0')) {
             return Err(WHAT);
         }
         let value = number
-            .iter()
+            .bytes()
             .fold(0u64, |v, d| v * 10 + u64::from(d - b'0'));
         if value >= 1 << 53 {
             return Err(WHAT);
@@ -158,61 +176,40 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn string(&mut self) -> Result<Cow<'a, str>, Expected> {
-        const WHAT: Expected = "a string";
-        self.expect(b'"', WHAT)?;
-        let plain = self
-            .rest
-            .iter()
-            .position(|b| *b < 0x20 || *b == b'"' || *b == b'\\')
-            .ok_or("the end of a string")?;
-        let (text, rest) = self.rest.split_at(plain);
-        let text = std::str::from_utf8(text).map_err(|_| "valid UTF-8")?;
-        self.rest = rest;
+        self.expect(b'"', "a string")?;
+        let text = self.plain()?;
         if self.take(b'"') {
             return Ok(Cow::Borrowed(text));
         }
         let mut owned = text.to_owned();
-        loop {
-            match self.rest {
-                [b'"', rest @ ..] => {
-                    self.rest = rest;
-                    return Ok(Cow::Owned(owned));
-                }
-                [b'\\', code, rest @ ..] => {
-                    self.rest = rest;
-                    owned.push(self.escape(*code)?);
-                }
-                [byte, ..] if *byte >= 0x20 && *byte != b'\\' => {
-                    let run = self
-                        .rest
-                        .iter()
-                        .position(|b| *b < 0x20 || *b == b'"' || *b == b'\\')
-                        .ok_or("the end of a string")?;
-                    let (text, rest) = self.rest.split_at(run);
-                    owned.push_str(std::str::from_utf8(text).map_err(|_| "valid UTF-8")?);
-                    self.rest = rest;
-                }
-                _ => return Err("the end of a string"),
-            }
+        while !self.take(b'"') {
+            self.expect(b'\\', "the end of a string")?;
+            owned.push(self.escape()?);
+            owned.push_str(self.plain()?);
         }
+        Ok(Cow::Owned(owned))
+    }
+
+    /// Reads what stands in a string before its end or its next escape.
+    fn plain(&mut self) -> Result<&'a str, Expected> {
+        let length = plain_length(self.rest.as_bytes());
+        let (text, rest) = self.rest.split_at_checked(length).ok_or("valid UTF-8")?;
+        self.rest = rest;
+        Ok(text)
     }
 
     /// Reads an escape: only those that are written, each in the one form in which it is.
-    fn escape(&mut self, code: u8) -> Result<char, Expected> {
+    fn escape(&mut self) -> Result<char, Expected> {
         const WHAT: Expected = "an escape in its shortest form";
-        Ok(match code {
-            b'"' => '"',
-            b'\\' => '\\',
-            b'b' => '\u{8}',
-            b't' => '\t',
-            b'n' => '\n',
-            b'f' => '\u{c}',
-            b'r' => '\r',
-            b'u' => {
-                let (digits, rest) = self.rest.split_first_chunk::<4>().ok_or(WHAT)?;
-                let &[b'0', b'0', high @ (b'0' | b'1'), low] = digits else {
-                    return Err(WHAT);
-                };
+        let (read, length) = match *self.rest.as_bytes() {
+            [b'"', ..] => ('"', 1),
+            [b'\\', ..] => ('\\', 1),
+            [b'b', ..] => ('\u{8}', 1),
+            [b't', ..] => ('\t', 1),
+            [b'n', ..] => ('\n', 1),
+            [b'f', ..] => ('\u{c}', 1),
+            [b'r', ..] => ('\r', 1),
+            [b'u', b'0', b'0', high @ (b'0' | b'1'), low, ..] => {
                 let low = match low {
                     b'0'..=b'9' => low - b'0',
                     b'a'..=b'f' => low - b'a' + 10,
@@ -222,11 +219,12 @@ impl<'a> Reader<'a> {
                 if matches!(code, 0x08 | 0x09 | 0x0a | 0x0c | 0x0d) {
                     return Err(WHAT);
                 }
-                self.rest = rest;
-                char::from(code)
+                (char::from(code), 5)
             }
             _ => return Err(WHAT),
-        })
+        };
+        self.rest = self.rest.get(length..).ok_or(WHAT)?;
+        Ok(read)
     }
 
     /// Reads past any value.
@@ -236,12 +234,12 @@ impl<'a> Reader<'a> {
 
     fn skip_below(&mut self, depth: usize) -> Result<(), Expected> {
         let deeper = depth.checked_sub(1).ok_or("a shallower value")?;
-        match self.rest.first() {
+        match self.rest.as_bytes().first() {
             Some(b'"') => self.string().map(drop),
             Some(b'{') => self.object(|_, r| r.skip_below(deeper)),
             Some(b'[') => self.array(|r| r.skip_below(deeper)),
             Some(b't' | b'f') => self.boolean().map(drop),
-            Some(b'n') => self.literal(b"null", "null"),
+            Some(b'n') => self.literal("null", "null"),
             Some(b'-') => {
                 self.take(b'-');
                 match self.integer()? {

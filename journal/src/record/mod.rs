@@ -8,6 +8,7 @@ mod header;
 mod json;
 mod kind;
 mod read;
+mod stored;
 mod write;
 
 use std::{
@@ -135,9 +136,7 @@ impl Record {
             let committed = header.payloads.iter().find(|c| c.role == payload.role);
             let committed =
                 committed.ok_or_else(|| format!("payload {role} is not committed to"))?;
-            if committed.length != payload.bytes.len() as u64
-                || committed.hash != payload.commitment()
-            {
+            if !committed.is_to(payload) {
                 return Err(format!("payload {role} does not match its commitment"));
             }
         }

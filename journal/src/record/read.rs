@@ -29,13 +29,23 @@ impl Header {
             )));
         }
         let mut draft = Draft::default();
-        let mut reader = Reader::new(bytes);
-        let read = reader.object(|name, reader| draft.member(name, reader));
-        read.map_err(|what| HeaderError(format!("expected {what}")))?;
-        if !reader.at_end() {
-            return Err(HeaderError("there is something behind it".into()));
-        }
+        members(bytes, |name, reader| draft.member(name, reader))?;
         draft.finish()
+    }
+}
+
+/// Reads all members of a header.
+pub(super) fn members(
+    bytes: &[u8],
+    member: impl FnMut(&str, &mut Reader<'_>) -> Result<(), Expected>,
+) -> Result<(), HeaderError> {
+    let expected = |what| HeaderError(format!("expected {what}"));
+    let mut reader = Reader::new(bytes).map_err(expected)?;
+    reader.object(member).map_err(expected)?;
+    if reader.at_end() {
+        Ok(())
+    } else {
+        Err(HeaderError("there is something behind it".into()))
     }
 }
 
@@ -277,7 +287,7 @@ fn digest<const N: usize>(reader: &mut Reader<'_>, what: Expected) -> Result<[u8
     hex::decode(&reader.string()?).ok_or(what)
 }
 
-fn commitment(role: &str, reader: &mut Reader<'_>) -> Result<Commitment, Expected> {
+pub(super) fn commitment(role: &str, reader: &mut Reader<'_>) -> Result<Commitment, Expected> {
     let role = Role::from_word(role).ok_or("a known role in `pay`")?;
     reader.open_array()?;
     if reader.string()? != ENCODING_MSGPACK {

@@ -1,6 +1,6 @@
 //! Records about calls: what opens one, what its attempts come to, what settles it.
 
-use std::time::Duration;
+use std::{collections::hash_map::Entry, time::Duration};
 
 use super::{Fold, bytes};
 use crate::{
@@ -73,17 +73,19 @@ impl History {
         if kind == CallKind::Timer && header.due.is_none() {
             return Err("it does not say when the timer fires");
         }
-        if kind == CallKind::Step && self.kinds.get(&id.name).is_some_and(|k| *k != place.kind) {
+        let known = self.identity_kind(&id.name);
+        if kind == CallKind::Step && known.is_some_and(|k| k != place.kind) {
             return Err("the step's name has another kind of identity in this thread");
         }
-        if self.by_id.contains_key(&(kind, id.clone())) {
-            return Err("the call is open already");
-        }
         let number = self.calls.len();
-        self.by_id.insert((kind, id.clone()), number);
-        self.by_position.insert(header.n, number);
+        match self.by_id.entry(kind).or_default().entry(id.clone()) {
+            Entry::Occupied(_) => return Err("the call is open already"),
+            Entry::Vacant(vacant) => vacant.insert(number),
+        };
         if kind == CallKind::Step {
-            self.kinds.insert(id.name.clone(), place.kind);
+            if known.is_none() {
+                self.kinds.insert(id.name.clone(), place.kind);
+            }
             self.unsettled.insert(number);
         }
         let commitments = &header.payloads;
@@ -100,7 +102,8 @@ impl History {
             args,
             shown: shown.map(|c| c.hash),
             due: header.due,
-            attempts: Vec::new(),
+            // Nearly every step has one, and a vector that grows begins with four.
+            attempts: Vec::with_capacity(usize::from(kind == CallKind::Step)),
             probes: 0,
             probe_due: None,
             late: Vec::new(),
@@ -264,8 +267,8 @@ impl History {
         }
         call.outcome = Some(Outcome { position, answer });
         let opened = call.opened;
-        if let Some(number) = self.by_position.get(&opened) {
-            self.unsettled.remove(number);
+        if let Some(number) = self.number_at(opened) {
+            self.unsettled.remove(&number);
         }
         Ok(())
     }
@@ -296,8 +299,8 @@ impl History {
     }
 
     fn subject_at(&mut self, opened: Position, kind: CallKind) -> Result<&mut Call, &'static str> {
-        let number = self.by_position.get(&opened);
-        let call = number.and_then(|number| self.calls.get_mut(*number));
+        let number = self.number_at(opened);
+        let call = number.and_then(|number| self.calls.get_mut(number));
         let call = call.ok_or("it is about a call that is not open")?;
         if call.kind != kind {
             return Err("it is about a call of another kind");
