@@ -355,6 +355,9 @@ impl Run {
             };
             let number = |call: usize| numbers.get(call).copied().unwrap_or(u64::MAX);
             match decided {
+                // Something that woke the workflow meanwhile is not from here: a poll without an
+                // offer shows whether it drives the code.
+                Next::Offer { .. } if self.shared.wakeups.peek_root() => return None,
                 Next::Offer { call, .. } => {
                     desk.offer(number(call));
                     return None;
@@ -376,7 +379,7 @@ impl Run {
                     return Some(After::Trouble(Trouble::Diverged(divergence)));
                 }
                 Next::Stalled => {
-                    return Some(After::Trouble(Trouble::Misused(STALLED.to_owned())));
+                    return Some(After::Trouble(Trouble::Misused(stalled(&desk))));
                 }
             }
         }
@@ -831,8 +834,19 @@ impl Run {
     }
 }
 
-const STALLED: &str = "the workflow waits for something that deedbook does not know (a channel, a \
-                       real sleep, a task); put it into a step, or use `ctx.sleep` and `ctx.signal`";
+/// Why a workflow that waits for nothing known cannot go on.
+fn stalled(desk: &Desk) -> String {
+    let (last, _) = desk.last_taken();
+    let place = if last.is_empty() {
+        "before its first outcome".to_owned()
+    } else {
+        format!("after {last}")
+    };
+    format!(
+        "{place} the workflow waits for something that deedbook does not know (a channel, a real \
+         sleep, a task); put it into a step, or use `ctx.sleep` and `ctx.signal`"
+    )
+}
 
 enum Polled {
     Pending,

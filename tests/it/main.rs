@@ -11,6 +11,7 @@
 mod compile;
 mod divergence;
 mod episodes;
+mod foreign;
 mod house;
 mod kill;
 mod output_commit;
