@@ -1,5 +1,6 @@
 //! The compiler says what is wrong in the words of this crate, where it is wrong; and everything
-//! that the design says works compiles. One `cargo check` of a package made of `tests/ui/*.rs`.
+//! that the design says works compiles. One `cargo check` of a package made of
+//! `tests/compile_fail` and `tests/compile_pass`.
 //!
 //! In a case, `//~ text` asks for an error that says so, and `//~ here` for one on its line; a
 //! case without either must compile.
@@ -34,8 +35,11 @@ fn root() -> PathBuf {
 
 fn cases() -> BTreeMap<String, (PathBuf, Case)> {
     let mut cases = BTreeMap::new();
-    for entry in fs::read_dir(root().join("tests/ui")).unwrap() {
-        let path = entry.unwrap().path();
+    let files = ["compile_fail", "compile_pass"]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(root().join("tests").join(folder)).unwrap());
+    for file in files {
+        let path = file.unwrap().path();
         let mut case = Case::default();
         for (number, line) in (1..).zip(fs::read_to_string(&path).unwrap().lines()) {
             match line.split_once("//~ ") {

@@ -100,11 +100,11 @@ impl<B: Bank> Agent<B> {
         let _ = (ctx.now().await?, ctx.uuid(), ctx.random(), decided.granted);
         if ctx.patched("v2") {
             let by_key = ctx.step("once").at_most_once().key("order-7").abandon();
-            let counts: BTreeMap<String, u64> = by_key.run(&7, async |_| Ok(BTreeMap::new())).await?;
-            drop(counts);
+            let counts = by_key.run(&7, async |_| Ok(BTreeMap::<String, u64>::new()));
+            drop(counts.await?);
         }
         // Boxed errors, by one call.
-        let parsed: std::result::Result<u64, Box<dyn Error + Send + Sync>> = "7".parse().map_err(Into::into);
+        let parsed: Result<u64, Box<dyn Error + Send + Sync>> = "7".parse().map_err(Into::into);
         parsed.map_err(WorkflowError::boxed)?;
         Ok(())
     }
