@@ -24,6 +24,7 @@ enum Way {
     Task,
     ContextInATask,
     ContextInATaskNobodyWaitsFor,
+    ContextOnAnotherThread,
     StepPolledByATask,
     StepInABody,
     NowInABody,
@@ -126,6 +127,13 @@ impl Workflow for Driven {
                 Way::RealSleepBesideAStep | Way::RealSleepThatEndsIt => {
                     self.beside_a_step(ctx.clone()).await?;
                     return Ok(());
+                }
+                Way::ContextOnAnotherThread => {
+                    // While the workflow is being polled, so that only the thread tells.
+                    let (this, inner) = (self.clone(), ctx.clone());
+                    std::thread::scope(|scope| {
+                        scope.spawn(move || drop(this.effect(&inner, "wrong")));
+                    });
                 }
                 Way::Spins => {
                     std::future::poll_fn(|cx| {
@@ -235,6 +243,7 @@ async fn a_spawned_task_is_reported() {
 async fn a_context_in_a_spawned_task_is_reported() {
     let named = ["the durable call \"wrong\"", "spawned task"];
     stalls(Way::ContextInATaskNobodyWaitsFor, &named).await;
+    stalls(Way::ContextOnAnotherThread, &named).await;
     stalls(Way::ContextInATask, &[]).await;
 }
 
