@@ -469,13 +469,7 @@ where
             Running::Body { body, .. } | Running::Late { body, .. } => {
                 match body.as_mut().poll(&mut cx) {
                     Poll::Pending => Polled::Pending,
-                    Poll::Ready(result) => {
-                        Polled::Body(result.map_err(BodyEnd::Failed).and_then(|value| {
-                            value::encode_exact(&value, &limits)
-                                .map(|(bytes, _)| bytes)
-                                .map_err(|e| BodyEnd::Unstorable(Failure::of(&e)))
-                        }))
-                    }
+                    Poll::Ready(result) => Polled::Body(encode_result(result, &limits)),
                 }
             }
             Running::Probe(probe) => match probe.as_mut().poll(&mut cx) {
@@ -527,6 +521,16 @@ enum Polled {
     Pending,
     Body(Result<Vec<u8>, BodyEnd>),
     Probe(Result<Probe<Vec<u8>>, BodyEnd>),
+}
+
+fn encode_result<T: Serialize + DeserializeOwned>(
+    result: Result<T, StepError>,
+    limits: &deedbook_journal::limits::ValueLimits,
+) -> Result<Vec<u8>, BodyEnd> {
+    let encoded = value::encode_exact(&result.map_err(BodyEnd::Failed)?, limits);
+    encoded
+        .map(|(bytes, _)| bytes)
+        .map_err(|e| BodyEnd::Unstorable(Failure::of(&e)))
 }
 
 fn encode_probe<T: Serialize + DeserializeOwned>(

@@ -18,6 +18,7 @@ mod output_commit;
 mod policies;
 mod random_workflows;
 mod replay;
+mod scenarios;
 mod signals_timers;
 mod smoke;
 mod traces;
