@@ -80,20 +80,14 @@ impl CountingDisk {
     /// A disk that does what it is asked for.
     #[must_use]
     pub fn durable() -> Self {
-        Self {
-            counts: Arc::default(),
-            durable: true,
-        }
+        Self { counts: Arc::default(), durable: true }
     }
 
     /// A disk that counts syncs and does not carry them out: to make large journals fast that
     /// are measured later. What it writes is the same.
     #[must_use]
     pub fn hasty() -> Self {
-        Self {
-            counts: Arc::default(),
-            durable: false,
-        }
+        Self { counts: Arc::default(), durable: false }
     }
 
     /// The counters.
@@ -103,11 +97,7 @@ impl CountingDisk {
     }
 
     fn around(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(CountingFile {
-            file,
-            counts: Arc::clone(&self.counts),
-            durable: self.durable,
-        })
+        Arc::new(CountingFile { file, counts: Arc::clone(&self.counts), durable: self.durable })
     }
 }
 
@@ -155,11 +145,7 @@ impl DiskFile for CountingFile {
 
     fn sync(&self) -> io::Result<()> {
         self.counts.syncs.fetch_add(1, Relaxed);
-        if self.durable {
-            self.file.sync()
-        } else {
-            Ok(())
-        }
+        if self.durable { self.file.sync() } else { Ok(()) }
     }
 
     fn try_lock(&self) -> io::Result<bool> {

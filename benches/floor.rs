@@ -31,22 +31,14 @@ impl Floor {
     /// As the system says.
     pub fn new(folder: &Path) -> Result<Self> {
         let path = folder.join("floor");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         let zeros = vec![0; 1 << 20];
         for chunk in 0..FILE_BYTES >> 20 {
             file.write_all_at(&zeros, chunk << 20)?;
         }
         file.sync_all()?;
-        Ok(Self {
-            file,
-            at: 0,
-            buffer: Vec::new(),
-        })
+        Ok(Self { file, at: 0, buffer: Vec::new() })
     }
 
     /// Writes and syncs `groups` groups of `bytes` bytes, one after another.

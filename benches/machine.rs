@@ -3,19 +3,13 @@
 use std::{fs, path::Path, process::Command};
 
 fn first_line(path: &str) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()?
-        .lines()
-        .next()
-        .map(str::to_owned)
+    fs::read_to_string(path).ok()?.lines().next().map(str::to_owned)
 }
 
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
-    text.lines()
-        .next_back()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+    text.lines().next_back().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// The name of the processor, as the system says it.
@@ -53,21 +47,14 @@ pub fn facts(folder: &Path) -> Vec<(&'static str, String)> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let place = folder.to_string_lossy();
     let system = said("df", &["--output=fstype,source", &place]);
-    let profile = if cfg!(debug_assertions) {
-        "debug: figures mean nothing"
-    } else {
-        "release"
-    };
+    let profile = if cfg!(debug_assertions) { "debug: figures mean nothing" } else { "release" };
     vec![
         ("deedbook", env!("CARGO_PKG_VERSION").to_owned()),
         ("build", profile.to_owned()),
         ("rustc", said("rustc", &["-V"]).unwrap_or_else(unknown)),
         ("processor", processor().unwrap_or_else(unknown)),
         ("cores", cores.to_string()),
-        (
-            "kernel",
-            first_line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
-        ),
+        ("kernel", first_line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown)),
         ("file system", system.unwrap_or_else(unknown)),
         ("scheduling", scheduling().unwrap_or_else(unknown)),
         ("load before", load()),

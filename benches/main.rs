@@ -99,10 +99,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments, folder: &Path) -> Result<Vec<Figure>> {
-    let budget = Budget {
-        time: Duration::from_secs(arguments.seconds),
-        rounds: 5,
-    };
+    let budget = Budget { time: Duration::from_secs(arguments.seconds), rounds: 5 };
     let all = matches!(arguments.what, None | Some(What::All));
     let mut figures = Vec::new();
     if all || matches!(arguments.what, Some(What::Steps)) {

@@ -72,11 +72,7 @@ fn told(steps: u32, splits: &[Split]) -> Vec<Figure> {
     let name = format!("{steps} steps");
     let figure = |what: &str, value| Figure::new("replay", format!("{name}: {what}"), value, "ms");
     let whole = figure("start() to the first new call", of(|s| s.resume));
-    let whole = if steps == 10_000 {
-        whole.aim(Aim::AtMost(25.0))
-    } else {
-        whole
-    };
+    let whole = if steps == 10_000 { whole.aim(Aim::AtMost(25.0)) } else { whole };
     let whole = whole.beside(hashed, ratio(|s| s.resume));
     let rest = of(|s| s.resume.saturating_sub(s.read.max(s.fold)));
     let per_step = of(|s| s.resume) * 1e6 / f64::from(steps);
@@ -123,13 +119,7 @@ fn resume(folder: &Path, crashed: &Path) -> Result<Split> {
     let [read, fold, hash] = runtime()?.block_on(read_and_fold(&*home))?;
     drop(home);
     fs::remove_file(&path)?;
-    Ok(Split {
-        open,
-        resume,
-        read,
-        fold,
-        hash,
-    })
+    Ok(Split { open, resume, read, fold, hash })
 }
 
 /// What is done before the workflow is polled, timed by parts: reading, folding, and the hashing

@@ -36,13 +36,7 @@ impl Figure {
     /// A figure.
     #[must_use]
     pub fn new(of: &'static str, what: impl Into<String>, value: f64, unit: &'static str) -> Self {
-        Self {
-            of,
-            what: what.into(),
-            value,
-            unit,
-            ..Self::default()
-        }
+        Self { of, what: what.into(), value, unit, ..Self::default() }
     }
 
     /// Sets the floor, in the same unit, and the ratio of times.
@@ -136,22 +130,14 @@ pub fn table(figures: &[Figure]) -> String {
         for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(width - cell.chars().count());
             let right = matches!(column, 2 | 4 | 5);
-            let cell = if right {
-                format!("{pad}{cell}")
-            } else {
-                format!("{cell}{pad}")
-            };
+            let cell = if right { format!("{pad}{cell}") } else { format!("{cell}{pad}") };
             // Writing to a string cannot fail.
             let _ = write!(text, "| {cell} ");
         }
         text.push_str("|\n");
         if at == 0 {
             for (column, &width) in widths.iter().enumerate() {
-                let colon = if matches!(column, 2 | 4 | 5) {
-                    ":"
-                } else {
-                    "-"
-                };
+                let colon = if matches!(column, 2 | 4 | 5) { ":" } else { "-" };
                 let _ = write!(text, "|{}{colon}", "-".repeat(width + 1));
             }
             text.push_str("|\n");
@@ -163,10 +149,8 @@ pub fn table(figures: &[Figure]) -> String {
 /// The figures for programs, with what they were measured on.
 #[must_use]
 pub fn json(machine: &[(&'static str, String)], figures: &[Figure]) -> Value {
-    let machine: serde_json::Map<_, _> = machine
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), json!(value)))
-        .collect();
+    let machine: serde_json::Map<_, _> =
+        machine.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
     let figures: Vec<_> = figures
         .iter()
         .map(|figure| {
@@ -196,19 +180,13 @@ mod tests {
     #[test]
     fn numbers_have_the_digits_that_mean_something() {
         let shown = [0.0, 0.0123, 1.5, 12.34, 123.4, 1234.0, 1_234_567.0].map(number);
-        assert_eq!(
-            shown,
-            ["0", "0.0123", "1.5", "12.3", "123", "1,234", "1,234,567"]
-        );
+        assert_eq!(shown, ["0", "0.0123", "1.5", "12.3", "123", "1,234", "1,234,567"]);
     }
 
     #[test]
     fn a_missed_aim_says_so() {
         let figure = Figure::new("steps", "64 workflows", 14_000.0, "steps/s");
-        let missed = figure
-            .clone()
-            .aim(Aim::AtLeast(15_000.0))
-            .beside(50_000.0, 3.5);
+        let missed = figure.clone().aim(Aim::AtLeast(15_000.0)).beside(50_000.0, 3.5);
         let table = table(&[figure, missed]);
         assert_eq!(table.matches("MISSED").count(), 1, "{table}");
         let widths: Vec<_> = table.lines().map(|line| line.chars().count()).collect();

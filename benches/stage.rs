@@ -34,9 +34,7 @@ pub struct Stage {
 /// # Errors
 /// The system gives no threads.
 pub fn runtime() -> Result<Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread()
-        .enable_time()
-        .build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
 }
 
 impl Stage {
@@ -59,13 +57,7 @@ impl Stage {
         let store = CountingStore::new(home);
         let book = Deedbook::on(store.clone()).host(work.clone());
         let book = runtime.block_on(book.start())?;
-        Ok(Self {
-            runtime,
-            book,
-            disk: disk.counts(),
-            store,
-            work,
-        })
+        Ok(Self { runtime, book, disk: disk.counts(), store, work })
     }
 
     /// Runs these threads at once, and waits for the end of all.

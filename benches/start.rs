@@ -78,10 +78,7 @@ fn parked(folder: &Path) -> Result<Vec<Figure>> {
         stage.begin_all(threads, |info| info.row.status == Status::Waiting)?;
         stage.close()?;
         file = fs::metadata(&path)?.len();
-        let output = Command::new(std::env::current_exe()?)
-            .arg("resident")
-            .arg(&path)
-            .output()?;
+        let output = Command::new(std::env::current_exe()?).arg("resident").arg(&path).output()?;
         let text = String::from_utf8(output.stdout)?;
         let bytes: u64 = text.trim().parse().map_err(|_| {
             let why = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -42,10 +42,7 @@ pub fn count(stage: &Stage, round: usize, threads: usize, plan: &Plan) -> Result
     let (disk, store) = (stage.disk.now(), stage.store.asked());
     let named = (0..threads).map(|at| (format!("round-{round}/{at}"), plan.clone()));
     stage.run_all(named)?;
-    Ok(Cost {
-        disk: stage.disk.now().since(disk),
-        store: stage.store.asked().since(store),
-    })
+    Ok(Cost { disk: stage.disk.now().since(disk), store: stage.store.asked().since(store) })
 }
 
 /// Syncs, batches and bytes.
@@ -161,11 +158,7 @@ impl Rates {
             "steps/s",
         );
         let rate = rate.beside(median(&mut self.floor), ratio);
-        let rate = if threads == 64 {
-            rate.aim(Aim::AtLeast(15_000.0))
-        } else {
-            rate
-        };
+        let rate = if threads == 64 { rate.aim(Aim::AtLeast(15_000.0)) } else { rate };
         let sync = median(&mut self.sync);
         let beside =
             |what: &str, value, unit| Figure::new("rates", format!("{name}: {what}"), value, unit);

@@ -9,10 +9,7 @@ pub struct Watch(Instant);
 impl Watch {
     /// Starts it.
     #[must_use]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a measurement is about real time"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a measurement is about real time")]
     pub fn start() -> Self {
         Self(Instant::now())
     }

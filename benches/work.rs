@@ -42,20 +42,13 @@ impl Plan {
     /// `idempotent` steps, and the end.
     #[must_use]
     pub fn effects(steps: u32) -> Self {
-        Self {
-            steps,
-            reads: false,
-            then: Then::End,
-        }
+        Self { steps, reads: false, then: Then::End }
     }
 
     /// `read` steps, and the end.
     #[must_use]
     pub fn reads(steps: u32) -> Self {
-        Self {
-            reads: true,
-            ..Self::effects(steps)
-        }
+        Self { reads: true, ..Self::effects(steps) }
     }
 
     /// Sets what the thread does after its steps.
@@ -125,10 +118,7 @@ impl Work {
     /// One that says on `hung` when a body begins that never returns.
     #[must_use]
     pub fn telling(hung: UnboundedSender<()>) -> Self {
-        Self {
-            hung: Some(hung),
-            ..Self::default()
-        }
+        Self { hung: Some(hung), ..Self::default() }
     }
 
     /// Takes the durations noted so far, in microseconds.

@@ -192,12 +192,7 @@ pub(crate) struct Resolve {
     /// The step, as `doubts` names it
     pub(crate) step: String,
     /// The effect happened, with this result: JSON, `@` and the name of a file, or `-`
-    #[arg(
-        long,
-        value_name = "JSON",
-        group = "verdict",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "JSON", group = "verdict", allow_hyphen_values = true)]
     pub(crate) happened: Option<String>,
     /// The effect did not happen: the step runs again under the same operation key
     #[arg(long, group = "verdict")]
@@ -269,23 +264,13 @@ pub(crate) struct Key {
     #[arg(long, value_name = "NAME", conflicts_with = "identity")]
     pub(crate) branch: Vec<String>,
     /// How often the thread has continued as new
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        conflicts_with = "identity"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "identity")]
     pub(crate) episode: u32,
     /// The business key, for a step with `.key(..)`
     #[arg(long, value_name = "TEXT", group = "identity")]
     pub(crate) key: Option<String>,
     /// The arguments, for a step with `.by_arguments()`: JSON, `@` and the name of a file, or `-`
-    #[arg(
-        long,
-        value_name = "JSON",
-        group = "identity",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "JSON", group = "identity", allow_hyphen_values = true)]
     pub(crate) by_arguments: Option<String>,
     /// Where the step happens once
     #[arg(long, value_enum, default_value = "thread")]

@@ -44,10 +44,7 @@ impl Failure {
     }
 
     pub(crate) fn of(code: u8, message: impl Into<String>) -> Self {
-        Self::Said {
-            code,
-            message: message.into(),
-        }
+        Self::Said { code, message: message.into() }
     }
 
     /// Says in front what it is about.

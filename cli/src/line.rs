@@ -62,10 +62,7 @@ impl Totals {
         self.threads += u64::from(header.n == 0);
         self.payloads += record.payloads.len() as u64;
         self.erased += header.payloads.len().saturating_sub(record.payloads.len()) as u64;
-        *self
-            .kinds
-            .entry(header.kind.as_str().to_owned())
-            .or_default() += 1;
+        *self.kinds.entry(header.kind.as_str().to_owned()).or_default() += 1;
     }
 }
 
@@ -91,10 +88,7 @@ pub(crate) fn write(
             out.push_str("null");
             continue;
         };
-        out.push_str(&format!(
-            "{{\"salt\":\"{}\",\"bin\":\"",
-            hex::encode(&payload.salt)
-        ));
+        out.push_str(&format!("{{\"salt\":\"{}\",\"bin\":\"", hex::encode(&payload.salt)));
         text::write_base64(out, &payload.bytes).map_err(|e| e.to_string())?;
         out.push_str("\",\"view\":");
         view::to_json(&payload.bytes, out).map_err(|e| e.to_string())?;
@@ -126,10 +120,7 @@ impl Line {
     pub(crate) fn record(&self) -> Result<(Record, Option<RecordHash>), String> {
         let header = serde_json::to_vec(&self.rec.0).map_err(|e| e.to_string())?;
         let hash = |text: &str| hex::decode(text).map(RecordHash);
-        let prev = self
-            .prev
-            .as_deref()
-            .map(|p| hash(p).ok_or("`prev` is not a hash"));
+        let prev = self.prev.as_deref().map(|p| hash(p).ok_or("`prev` is not a hash"));
         let mut payloads = Vec::new();
         for (role, payload) in &self.pay.0 {
             let Some(payload) = payload else { continue };
@@ -150,16 +141,13 @@ impl Value3 {
     fn read(&self, role: Role) -> Result<Payload, String> {
         let word = role.as_str();
         let bytes = text::read_base64(&self.bin);
-        let bytes: Arc<[u8]> = bytes
-            .ok_or_else(|| format!("`bin` of {word} is not base64"))?
-            .into();
+        let bytes: Arc<[u8]> =
+            bytes.ok_or_else(|| format!("`bin` of {word} is not base64"))?.into();
         let mut reading = String::new();
         view::to_json(&bytes, &mut reading)
             .map_err(|e| format!("payload {word} cannot be read: {e}"))?;
         if !same(&reading, self.view.get()) {
-            return Err(format!(
-                "the view of payload {word} shows something else than its bytes"
-            ));
+            return Err(format!("the view of payload {word} shows something else than its bytes"));
         }
         Ok(Payload {
             role,
@@ -242,9 +230,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
                 unique(members)
             }
         }
-        deserializer
-            .deserialize_map(Members(std::marker::PhantomData))
-            .map(Self)
+        deserializer.deserialize_map(Members(std::marker::PhantomData)).map(Self)
     }
 }
 
@@ -254,9 +240,7 @@ fn unique<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     let mut all = BTreeMap::new();
     while let Some((name, value)) = members.next_entry::<String, T>()? {
         if all.contains_key(&name) {
-            return Err(de::Error::custom(format_args!(
-                "member {name:?} occurs twice"
-            )));
+            return Err(de::Error::custom(format_args!("member {name:?} occurs twice")));
         }
         all.insert(name, value);
     }

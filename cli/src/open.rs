@@ -23,10 +23,7 @@ pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
         match error {
             OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
             OpenError::NotFound { .. } => {
-                let make = format!(
-                    "`deedbook init --journal {}`",
-                    shell(&path.to_string_lossy())
-                );
+                let make = format!("`deedbook init --journal {}`", shell(&path.to_string_lossy()));
                 Failure::new(format!("{said}; {make} makes one"))
             }
             _ => Failure::new(said),
@@ -47,10 +44,9 @@ pub(crate) fn create(
     let made = Embedded::create(path, options).map_err(|error| {
         let said = safe(&error.to_string());
         match error {
-            CreateError::Open {
-                source: OpenError::Locked { .. },
-                ..
-            } => Failure::of(code::LOCKED, said),
+            CreateError::Open { source: OpenError::Locked { .. }, .. } => {
+                Failure::of(code::LOCKED, said)
+            }
             _ => Failure::new(said),
         }
     })?;

@@ -43,11 +43,7 @@ pub(crate) struct Out<'a> {
 
 impl<'a> Out<'a> {
     pub(crate) fn new(to: &'a mut (dyn Write + Send), json: bool, colour: bool) -> Self {
-        Self {
-            to,
-            json,
-            colour: colour && !json,
-        }
+        Self { to, json, colour: colour && !json }
     }
 
     /// Writes one line of text.
@@ -115,11 +111,7 @@ mod tests {
         let text = written(false, false, |out| out.line(evil).unwrap());
         assert_eq!(text, "a\\u001b[2J\\u0007\\r\\n\\u009b\\u202e\\u200b\n");
         let json = written(true, true, |out| out.object(&[evil]).unwrap());
-        assert!(
-            !json
-                .trim_end()
-                .contains(|c: char| c.is_control() || c == '\u{202e}')
-        );
+        assert!(!json.trim_end().contains(|c: char| c.is_control() || c == '\u{202e}'));
         assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap(), [evil]);
     }
 

@@ -63,11 +63,8 @@ pub(crate) async fn info(
     home: &dyn Checkpointer,
     thread: &ThreadId,
 ) -> Result<ThreadInfo, Failure> {
-    let filter = Filter {
-        prefix: Some(thread.as_str().into()),
-        reserved: true,
-        ..Filter::default()
-    };
+    let filter =
+        Filter { prefix: Some(thread.as_str().into()), reserved: true, ..Filter::default() };
     // An id is the first of those that begin with it.
     let page = home.list(&filter, None, 1).await?;
     let first = page.items.into_iter().next().filter(|t| t.id == *thread);
@@ -85,13 +82,7 @@ pub(crate) struct List<'a> {
 
 impl<'a> List<'a> {
     pub(crate) fn new(home: &'a dyn Checkpointer, filter: Filter) -> Self {
-        Self {
-            home,
-            filter,
-            after: None,
-            page: VecDeque::new(),
-            over: false,
-        }
+        Self { home, filter, after: None, page: VecDeque::new(), over: false }
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<ThreadInfo>, Failure> {
@@ -116,12 +107,7 @@ pub(crate) struct Records<'a> {
 
 impl<'a> Records<'a> {
     pub(crate) fn new(home: &'a dyn Checkpointer, thread: ThreadId) -> Self {
-        Self {
-            home,
-            thread,
-            next: Some(0),
-            page: VecDeque::new(),
-        }
+        Self { home, thread, next: Some(0), page: VecDeque::new() }
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<(Position, Record)>, StoreError> {
@@ -140,10 +126,7 @@ pub(crate) async fn record(
     thread: &ThreadId,
     n: Position,
 ) -> Result<Record, Failure> {
-    let page = home
-        .read(thread, n, 0)
-        .await
-        .map_err(|e| about(thread, e))?;
+    let page = home.read(thread, n, 0).await.map_err(|e| about(thread, e))?;
     let first = page.items.into_iter().next().map(|(_, record)| record);
     first.ok_or_else(|| about(thread, Failure::new(format!("there is no record {n}"))))
 }
@@ -159,13 +142,7 @@ pub(crate) struct Log<'a> {
 
 impl<'a> Log<'a> {
     pub(crate) fn new(home: &'a dyn Checkpointer) -> Self {
-        Self {
-            home,
-            next: Some(0),
-            page: VecDeque::new(),
-            ahead: HashMap::new(),
-            ahead_bytes: 0,
-        }
+        Self { home, next: Some(0), page: VecDeque::new(), ahead: HashMap::new(), ahead_bytes: 0 }
     }
 
     /// The next place of the log, and the record that stands there, or why it cannot be read.
@@ -255,12 +232,7 @@ pub(crate) fn state(info: &ThreadInfo, found: Option<&Found>, now: StoreTime) ->
         };
     }
     let (status, detail) = Blocked::status(&blocked);
-    State {
-        status,
-        since: found.history.time(),
-        detail: Some(detail.into()),
-        open_doubts: open,
-    }
+    State { status, since: found.history.time(), detail: Some(detail.into()), open_doubts: open }
 }
 
 /// Whether a thread's row may say less than its records.
@@ -300,8 +272,7 @@ fn whole(from: impl Read, limits: &ValueLimits) -> Result<String, Failure> {
     let most = limits.bytes_max.saturating_mul(8);
     let mut text = String::new();
     let mut from = from.take(u64::try_from(most).unwrap_or(u64::MAX));
-    from.read_to_string(&mut text)
-        .map_err(|e| Failure::new(format!("cannot be read: {e}")))?;
+    from.read_to_string(&mut text).map_err(|e| Failure::new(format!("cannot be read: {e}")))?;
     if text.len() == most {
         return Err(Failure::new(format!("it has more than {most} bytes")));
     }

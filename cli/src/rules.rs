@@ -79,22 +79,15 @@ impl Thread {
             return Err(format!("it is a record of thread {:?}", header.thread));
         }
         if header.n != self.next {
-            return Err(format!(
-                "it says that it is record {}, not {}",
-                header.n, self.next
-            ));
+            return Err(format!("it says that it is record {}, not {}", header.n, self.next));
         }
         if header.epoch < self.epoch {
             let (now, before) = (header.epoch.0, self.epoch.0);
-            return Err(format!(
-                "its epoch {now} is below {before}, that of the record before"
-            ));
+            return Err(format!("its epoch {now} is below {before}, that of the record before"));
         }
         if header.time < self.time {
             let (now, before) = (header.time, self.time);
-            return Err(format!(
-                "its time {now} is before {before}, that of the record before"
-            ));
+            return Err(format!("its time {now} is before {before}, that of the record before"));
         }
         if self.id.is_reserved() {
             return Ok(());
@@ -108,9 +101,7 @@ impl Thread {
         }
         if header.run != self.run {
             let (says, is) = (header.run, self.run);
-            return Err(format!(
-                "it belongs to the run of record {is} and says {says}"
-            ));
+            return Err(format!("it belongs to the run of record {is} and says {says}"));
         }
         Ok(())
     }
@@ -134,18 +125,12 @@ impl Thread {
     }
 
     fn open(&mut self, header: &Header, attempt: Option<(u32, bool)>) {
-        let opened = Opened {
-            by: header.kind.clone(),
-            attempt,
-            settled: false,
-        };
+        let opened = Opened { by: header.kind.clone(), attempt, settled: false };
         self.calls.insert(header.n, opened);
     }
 
     fn intent(&mut self, header: &Header) -> Result<(), String> {
-        let number = header
-            .attempt
-            .ok_or("an intent without an attempt number")?;
+        let number = header.attempt.ok_or("an intent without an attempt number")?;
         if header.call.is_none() {
             if number != 1 {
                 return Err(format!("a step begins with attempt {number}"));
@@ -176,9 +161,7 @@ impl Thread {
             return Err(format!("a second outcome of attempt {number}"));
         }
         if header.attempt.is_some_and(|n| n != number) {
-            return Err(format!(
-                "an outcome of another attempt than {number}, the last"
-            ));
+            return Err(format!("an outcome of another attempt than {number}, the last"));
         }
         call.attempt = Some((number, true));
         call.settled = match header.kind {
@@ -213,15 +196,10 @@ impl Thread {
     }
 
     fn about(&mut self, header: &Header, opener: &Kind) -> Result<&mut Opened, String> {
-        let at = header
-            .call
-            .ok_or("it does not say which call it is about")?;
+        let at = header.call.ok_or("it does not say which call it is about")?;
         let call = self.calls.get_mut(&at).filter(|c| c.by == *opener);
         call.ok_or_else(|| {
-            format!(
-                "it is about record {at}, which is no earlier {}",
-                opener.as_str()
-            )
+            format!("it is about record {at}, which is no earlier {}", opener.as_str())
         })
     }
 }

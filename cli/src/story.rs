@@ -27,20 +27,13 @@ pub(crate) struct Story<'a> {
 impl<'a> Story<'a> {
     /// A story of the thread with this history.
     pub(crate) fn new(history: &'a History) -> Self {
-        Self {
-            history,
-            started: HashMap::new(),
-            settled: 0,
-        }
+        Self { history, started: HashMap::new(), settled: 0 }
     }
 
     /// The sentence for the next record; safe to print.
     pub(crate) fn tell(&mut self, header: &Header, record: &Record) -> String {
         use Kind as K;
-        let by = header
-            .by
-            .as_deref()
-            .map_or_else(String::new, |by| format!(" by {}", safe(by)));
+        let by = header.by.as_deref().map_or_else(String::new, |by| format!(" by {}", safe(by)));
         match &header.kind {
             K::ThreadStart => start(header, &by),
             K::ThreadResume => {
@@ -55,10 +48,7 @@ impl<'a> Story<'a> {
             K::StepIntent => self.intent(header),
             K::StepDone | K::StepFail | K::StepUnknown => self.ended(header, record),
             K::StepResolve => self.resolved(header, record, &by),
-            K::StepLate => format!(
-                "{}: a result that came too late is kept",
-                self.subject(header)
-            ),
+            K::StepLate => format!("{}: a result that came too late is kept", self.subject(header)),
             K::TimerSet => {
                 let due = header.due.map_or_else(|| "?".into(), time);
                 format!("{}: set for {due}", self.subject(header))
@@ -104,17 +94,12 @@ impl<'a> Story<'a> {
         let policy = policy.map_or("", |p| p.as_str());
         let key = header.key.as_deref().or_else(|| call?.key.as_deref());
         let key = key.map_or_else(String::new, |key| format!(", key {}", safe(key)));
-        format!(
-            "{}: attempt {attempt} begins ({policy}{key})",
-            self.subject(header)
-        )
+        format!("{}: attempt {attempt} begins ({policy}{key})", self.subject(header))
     }
 
     fn took(&self, header: &Header) -> String {
         let started = header.call.and_then(|at| self.started.get(&at));
-        started.map_or_else(String::new, |s| {
-            format!(" after {}", span(header.time.since(*s)))
-        })
+        started.map_or_else(String::new, |s| format!(" after {}", span(header.time.since(*s))))
     }
 
     fn ended(&mut self, header: &Header, record: &Record) -> String {
@@ -139,10 +124,7 @@ impl<'a> Story<'a> {
                 format!("{subject}: failed for good{took} ({why}){error}")
             }
             Kind::StepFail => {
-                format!(
-                    "{subject}: failed without an effect{took} ({}){error}{next}",
-                    safe(why)
-                )
+                format!("{subject}: failed without an effect{took} ({}){error}{next}", safe(why))
             }
             _ => {
                 let doubt = Doubt::from_word(why);
@@ -162,15 +144,8 @@ impl<'a> Story<'a> {
             Some("inconclusive") => "nobody can tell yet",
             _ => "settled",
         };
-        self.settled += u64::from(matches!(
-            header.verdict.as_deref(),
-            Some("happened" | "failed")
-        ));
-        format!(
-            "{subject}: settled{by}: {found}{}{}",
-            failure(record),
-            reason(record)
-        )
+        self.settled += u64::from(matches!(header.verdict.as_deref(), Some("happened" | "failed")));
+        format!("{subject}: settled{by}: {found}{}{}", failure(record), reason(record))
     }
 }
 

@@ -123,9 +123,7 @@ mod tests {
         ] {
             assert_eq!(shell(text), word);
             let script = format!("printf %s {}", shell(text));
-            let bash = std::process::Command::new("bash")
-                .args(["-c", &script])
-                .output();
+            let bash = std::process::Command::new("bash").args(["-c", &script]).output();
             if let Ok(output) = bash {
                 assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
             }
@@ -141,13 +139,7 @@ mod tests {
         ] {
             assert_eq!(read_time(text).unwrap().to_string(), full);
         }
-        for bad in [
-            "",
-            "now",
-            "2026-13-01",
-            "2026-11-29T12:30:00",
-            "2026-11-29T12:30:00+01:00",
-        ] {
+        for bad in ["", "now", "2026-13-01", "2026-11-29T12:30:00", "2026-11-29T12:30:00+01:00"] {
             assert!(read_time(bad).is_err(), "{bad}");
         }
     }

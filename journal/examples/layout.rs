@@ -9,11 +9,7 @@
 //! file in the same round. Engines take turns within each round. All redb commits are two-phase.
 //! `docs/decisions/0001-layout.md` has the figures and what follows from them.
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
-#![expect(
-    clippy::print_stdout,
-    clippy::indexing_slicing,
-    reason = "a measurement prints"
-)]
+#![expect(clippy::print_stdout, clippy::indexing_slicing, reason = "a measurement prints")]
 
 use std::{
     collections::BTreeMap,
@@ -61,11 +57,7 @@ struct Floor {
 impl Floor {
     fn new(folder: &Path) -> Done<Self> {
         let path = folder.join("floor");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .open(path)?;
+        let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
         let len = 256 << 20;
         for at in (0..len).step_by(1 << 20) {
             file.write_all_at(&[0; 1 << 20], at)?;
@@ -144,42 +136,28 @@ impl Engine for Tables {
         for &thread in threads {
             let n = self.next.entry(thread).or_default();
             if self.layout == Layout::Direct {
-                transaction
-                    .open_table(DIRECT)?
-                    .insert((thread, *n), &bytes[..])?;
-                transaction
-                    .open_table(THREADS)?
-                    .insert(&id(thread)[..], &row(0)[..])?;
+                transaction.open_table(DIRECT)?.insert((thread, *n), &bytes[..])?;
+                transaction.open_table(THREADS)?.insert(&id(thread)[..], &row(0)[..])?;
                 *n += 2;
                 continue;
             }
-            transaction
-                .open_table(LOG)?
-                .insert(self.place, &bytes[..])?;
+            transaction.open_table(LOG)?.insert(self.place, &bytes[..])?;
             let recent = self.recent.entry(thread).or_default();
             recent.push(self.place);
             match self.layout {
                 Layout::ExtentEach => {
                     let place = self.place.to_le_bytes();
-                    transaction
-                        .open_table(EXTENTS)?
-                        .insert((thread, *n), &place[..])?;
-                    transaction
-                        .open_table(THREADS)?
-                        .insert(&id(thread)[..], &row(0)[..])?;
+                    transaction.open_table(EXTENTS)?.insert((thread, *n), &place[..])?;
+                    transaction.open_table(THREADS)?.insert(&id(thread)[..], &row(0)[..])?;
                 }
                 Layout::RecentInRow => {
                     if recent.len() >= 32 {
                         let list = vec![3; recent.len() * 4];
-                        transaction
-                            .open_table(EXTENTS)?
-                            .insert((thread, *n), &list[..])?;
+                        transaction.open_table(EXTENTS)?.insert((thread, *n), &list[..])?;
                         recent.clear();
                     }
                     let row = row(recent.len());
-                    transaction
-                        .open_table(THREADS)?
-                        .insert(&id(thread)[..], &row[..])?;
+                    transaction.open_table(THREADS)?.insert(&id(thread)[..], &row[..])?;
                 }
                 _ => self.unsettled += 1,
             }
@@ -190,12 +168,8 @@ impl Engine for Tables {
             for (thread, recent) in std::mem::take(&mut self.recent) {
                 let list = vec![3; recent.len() * 4];
                 let first = self.next.get(&thread).copied().unwrap_or_default();
-                transaction
-                    .open_table(EXTENTS)?
-                    .insert((thread, first), &list[..])?;
-                transaction
-                    .open_table(THREADS)?
-                    .insert(&id(thread)[..], &row(0)[..])?;
+                transaction.open_table(EXTENTS)?.insert((thread, first), &list[..])?;
+                transaction.open_table(THREADS)?.insert(&id(thread)[..], &row(0)[..])?;
             }
             self.unsettled = 0;
         }
@@ -246,10 +220,7 @@ fn compare(folder: &Path, threads: u64, group: usize) -> Done {
         }
     }
     println!("\n{threads} threads, groups of {group}, {APPEND_BYTES} B an append:");
-    println!(
-        "{:38} {:>10} {:>7} {:>10} {:>7}",
-        "", "median us", "ratio", "mean us", "ratio"
-    );
+    println!("{:38} {:>10} {:>7} {:>10} {:>7}", "", "median us", "ratio", "mean us", "ratio");
     let (floor, floor_mean) = (median(rounds[0].clone()), median(means[0].clone()));
     for ((engine, times), mean) in engines.iter().zip(rounds).zip(means) {
         let (time, mean) = (median(times), median(mean));
@@ -265,25 +236,13 @@ fn compare(folder: &Path, threads: u64, group: usize) -> Done {
 
 /// What an effectful step writes: an intent with 200 B of arguments, or a result of 100 B.
 fn record(log_id: &[u8; 16], thread: &ThreadId, n: u64, epoch: Epoch, head: RecordHash) -> Record {
-    let kind = if n % 2 == 0 {
-        Kind::StepIntent
-    } else {
-        Kind::StepDone
-    };
+    let kind = if n % 2 == 0 { Kind::StepIntent } else { Kind::StepDone };
     let mut header = Header::new(thread.clone(), n, epoch, kind, StoreTime(1), 0);
     header.attempt = Some(1);
     header.call = (n % 2 == 1).then(|| n - 1);
     header.key = (n % 2 == 0).then(|| "dk1_3f9c0a7be1d24856bb0f6e8a7c1d2e3f4a5b6c7d".into());
-    let (role, size) = if n % 2 == 0 {
-        (Role::Args, 200)
-    } else {
-        (Role::Result, 100)
-    };
-    let payload = Payload {
-        role,
-        salt: [9; 32],
-        bytes: vec![5; size].into(),
-    };
+    let (role, size) = if n % 2 == 0 { (Role::Args, 200) } else { (Role::Result, 100) };
+    let payload = Payload { role, salt: [9; 32], bytes: vec![5; size].into() };
     Record::seal(log_id, &head, header, vec![payload]).1
 }
 
@@ -306,13 +265,8 @@ impl Pen {
             open_doubts: 0,
             created_at: StoreTime(0),
         };
-        let claim = Claim::Thread {
-            id: ThreadId::new(id)?,
-            create: Some(row),
-        };
-        let mut leases = home
-            .claim(claim, "layout", Duration::from_secs(3600))
-            .await?;
+        let claim = Claim::Thread { id: ThreadId::new(id)?, create: Some(row) };
+        let mut leases = home.claim(claim, "layout", Duration::from_secs(3600)).await?;
         let lease = leases.pop().ok_or("no lease")?;
         Ok(Self {
             thread: lease.thread,
@@ -445,10 +399,7 @@ async fn reads(book: &Embedded) -> Done {
         assert_eq!(count, 20_000);
         times.push(since.elapsed().as_secs_f64() * 1e3);
     }
-    println!(
-        "a thread of 20000 records read and verified: {:.1} ms",
-        median(times)
-    );
+    println!("a thread of 20000 records read and verified: {:.1} ms", median(times));
     let mut times = Vec::new();
     for from in 0..500 {
         let since = Instant::now();
@@ -462,10 +413,7 @@ async fn reads(book: &Embedded) -> Done {
 fn opening(path: &Path) -> Done {
     let since = Instant::now();
     let book = Embedded::open(path, Open::new())?;
-    println!(
-        "opening what was closed: {:.1} ms",
-        since.elapsed().as_secs_f64() * 1e3
-    );
+    println!("opening what was closed: {:.1} ms", since.elapsed().as_secs_f64() * 1e3);
     runtime()?.block_on(async {
         let log_id = book.identity().log_id;
         let mut pen = Pen::claim(&book, "one more").await?;

@@ -50,9 +50,7 @@ pub fn admit(log_id: &[u8; 16], tail: &Tail, append: &Append) -> Result<Tail, St
     for record in &append.records {
         let n = after.next;
         let header = record.verify(log_id, &after.head).map_err(|why| {
-            refused(format!(
-                "record {n} does not follow the record before: {why}"
-            ))
+            refused(format!("record {n} does not follow the record before: {why}"))
         })?;
         if header.thread != append.thread {
             return Err(refused(format!(
@@ -61,10 +59,7 @@ pub fn admit(log_id: &[u8; 16], tail: &Tail, append: &Append) -> Result<Tail, St
             )));
         }
         if header.n != n {
-            return Err(refused(format!(
-                "record {n} says that it is record {}",
-                header.n
-            )));
+            return Err(refused(format!("record {n} says that it is record {}", header.n)));
         }
         if header.epoch != append.epoch {
             return Err(refused(format!(
@@ -80,15 +75,9 @@ pub fn admit(log_id: &[u8; 16], tail: &Tail, append: &Append) -> Result<Tail, St
             )));
         }
         if header.payloads.len() != record.payloads.len() {
-            return Err(refused(format!(
-                "record {n} lacks a payload that it commits to"
-            )));
+            return Err(refused(format!("record {n} lacks a payload that it commits to")));
         }
-        after = Tail {
-            next: n + 1,
-            head: record.hash,
-            time: header.time,
-        };
+        after = Tail { next: n + 1, head: record.hash, time: header.time };
     }
     Ok(after)
 }
@@ -115,7 +104,5 @@ pub fn is_due(row: &Row, unconsumed: usize, now: StoreTime) -> bool {
 
 /// A refusal, in words.
 pub(crate) fn refused(why: impl Into<String>) -> StoreError {
-    StoreError::Refused {
-        why: why.into().into(),
-    }
+    StoreError::Refused { why: why.into().into() }
 }

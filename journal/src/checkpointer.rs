@@ -242,10 +242,7 @@ impl Filter {
         (self.reserved || !id.is_reserved())
             && (self.statuses.is_empty() || self.statuses.contains(&row.status))
             && self.workflow.as_ref().is_none_or(|w| *w == row.workflow)
-            && self
-                .prefix
-                .as_ref()
-                .is_none_or(|p| id.as_str().starts_with(&**p))
+            && self.prefix.as_ref().is_none_or(|p| id.as_str().starts_with(&**p))
             && (!self.doubts_only || row.open_doubts > 0)
             && self.created_from.is_none_or(|t| row.created_at >= t)
             && self.created_before.is_none_or(|t| row.created_at < t)

@@ -24,11 +24,7 @@ impl Failure {
     /// A failure without causes.
     #[must_use]
     pub fn new(message: impl AsRef<str>) -> Self {
-        Self {
-            code: String::new(),
-            message: cut(message.as_ref()),
-            causes: Vec::new(),
-        }
+        Self { code: String::new(), message: cut(message.as_ref()), causes: Vec::new() }
     }
 
     /// The same with a code.
@@ -74,11 +70,7 @@ fn cut(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    format!(
-        "{} [cut: {} bytes in all]",
-        text.get(..end).unwrap_or_default(),
-        text.len()
-    )
+    format!("{} [cut: {} bytes in all]", text.get(..end).unwrap_or_default(), text.len())
 }
 
 #[cfg(test)]

@@ -27,11 +27,7 @@ pub struct InvalidName {
 impl InvalidName {
     fn new(what: &'static str, text: &str, why: impl Into<String>) -> Self {
         let shown: String = text.chars().take(40).collect();
-        Self {
-            what,
-            shown,
-            why: why.into(),
-        }
+        Self { what, shown, why: why.into() }
     }
 }
 
@@ -161,11 +157,7 @@ impl Branch {
             return Err(InvalidName::new("branch", last, why));
         }
         // Most calls are made at the root, and the root needs no memory.
-        Ok(if parts.is_empty() {
-            Self::root()
-        } else {
-            Self(parts.into())
-        })
+        Ok(if parts.is_empty() { Self::root() } else { Self(parts.into()) })
     }
 
     /// The branch `name` below this one.
@@ -289,23 +281,13 @@ impl StepId {
     /// The occurrence-th call of `name` in `branch`.
     #[must_use]
     pub fn positional(episode: u32, branch: Branch, name: Name, occurrence: u32) -> Self {
-        Self {
-            episode,
-            branch,
-            name,
-            identity: Identity::Positional { occurrence },
-        }
+        Self { episode, branch, name, identity: Identity::Positional { occurrence } }
     }
 
     /// A call whose identity holds in the whole scope.
     #[must_use]
     pub fn scoped(name: Name, identity: Identity) -> Self {
-        Self {
-            episode: 0,
-            branch: Branch::root(),
-            name,
-            identity,
-        }
+        Self { episode: 0, branch: Branch::root(), name, identity }
     }
 }
 
@@ -320,10 +302,7 @@ impl fmt::Display for StepId {
         write!(f, "{}", Escaped(self.name.as_str()))?;
         match &self.identity {
             Identity::Positional { occurrence } => write!(f, "#{occurrence}"),
-            Identity::Arguments {
-                fingerprint,
-                occurrence,
-            } => {
+            Identity::Arguments { fingerprint, occurrence } => {
                 write!(f, "~{}#{occurrence}", fingerprint.short())
             }
             Identity::Key(key) => write!(f, "={key}"),
@@ -471,11 +450,7 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let y = if month <= 2 {
-        year.checked_sub(1)?
-    } else {
-        year
-    };
+    let y = if month <= 2 { year.checked_sub(1)? } else { year };
     let (era, yoe) = (y / 400, y % 400);
     let doy = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
     let doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
@@ -515,30 +490,17 @@ mod tests {
 
     #[test]
     fn time_round_trips() {
-        for nanos in [
-            0,
-            1,
-            951_782_400_000_000_000,
-            1_795_953_600_123_456_789,
-            u64::MAX / 2,
-        ] {
+        for nanos in [0, 1, 951_782_400_000_000_000, 1_795_953_600_123_456_789, u64::MAX / 2] {
             let text = StoreTime(nanos).to_string();
-            assert_eq!(
-                text.parse::<StoreTime>().unwrap(),
-                StoreTime(nanos),
-                "{text}"
-            );
+            assert_eq!(text.parse::<StoreTime>().unwrap(), StoreTime(nanos), "{text}");
         }
         assert_eq!(
             StoreTime(951_782_400_000_000_000).to_string(),
             "2000-02-29T00:00:00.000000000Z"
         );
-        for bad in [
-            "2026-02-30T00:00:00.000000000Z",
-            "2026-1-01T00:00:00.000000000Z",
-            "",
-            "nonsense",
-        ] {
+        for bad in
+            ["2026-02-30T00:00:00.000000000Z", "2026-1-01T00:00:00.000000000Z", "", "nonsense"]
+        {
             assert!(bad.parse::<StoreTime>().is_err(), "{bad}");
         }
     }
@@ -549,35 +511,16 @@ mod tests {
         let plain = StepId::positional(0, Branch::root(), name("poll"), 2);
         let odd = StepId::positional(0, Branch::root(), name("poll#2"), 0);
         let slash = StepId::positional(0, Branch::root(), name("left/poll"), 2);
-        let left = StepId::positional(
-            0,
-            Branch::root().child(name("left")).unwrap(),
-            name("poll"),
-            2,
-        );
-        let texts: Vec<_> = [plain, odd, slash, left]
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            texts,
-            ["poll#2", "poll\\#2#0", "left\\/poll#2", "left/poll#2"]
-        );
+        let left =
+            StepId::positional(0, Branch::root().child(name("left")).unwrap(), name("poll"), 2);
+        let texts: Vec<_> = [plain, odd, slash, left].iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["poll#2", "poll\\#2#0", "left\\/poll#2", "left/poll#2"]);
     }
 
     #[test]
     fn thread_ids_take_any_characters_within_the_limit() {
-        for good in [
-            "../../x",
-            "/etc/passwd",
-            "..",
-            "con",
-            "a\nb",
-            "\u{202e}",
-            "🙂",
-            "%2e%2e",
-            " ",
-        ] {
+        for good in ["../../x", "/etc/passwd", "..", "con", "a\nb", "\u{202e}", "🙂", "%2e%2e", " "]
+        {
             assert_eq!(ThreadId::new(good).unwrap().as_str(), good);
         }
         assert!(ThreadId::new("x".repeat(512)).is_ok());

@@ -140,11 +140,7 @@ impl OperationKey {
         parts.add(step.as_bytes());
         parts.add(&[identity.kind().as_byte()]);
         match identity {
-            KeyIdentity::Positional {
-                episode,
-                branch,
-                occurrence,
-            } => {
+            KeyIdentity::Positional { episode, branch, occurrence } => {
                 parts.add(&episode.to_be_bytes());
                 // At most 64 parts, so this never saturates.
                 let count = u32::try_from(branch.parts().len()).unwrap_or(u32::MAX);
@@ -154,10 +150,7 @@ impl OperationKey {
                 }
                 parts.add(&occurrence.to_be_bytes());
             }
-            KeyIdentity::Arguments {
-                canonical,
-                occurrence,
-            } => {
+            KeyIdentity::Arguments { canonical, occurrence } => {
                 parts.add(canonical);
                 parts.add(&occurrence.to_be_bytes());
             }
@@ -261,13 +254,7 @@ mod tests {
             branch: &Branch::new(names).unwrap(),
             occurrence,
         };
-        OperationKey::derive(
-            &Namespace([7; 16]),
-            KeyScope::Thread(&thread),
-            step,
-            identity,
-            0,
-        )
+        OperationKey::derive(&Namespace([7; 16]), KeyScope::Thread(&thread), step, identity, 0)
     }
 
     #[test]
@@ -301,27 +288,9 @@ mod tests {
         let keys = [
             key(thread, KeyIdentity::Key("x")),
             key(KeyScope::Journal, KeyIdentity::Key("x")),
-            key(
-                thread,
-                KeyIdentity::Arguments {
-                    canonical: b"x",
-                    occurrence: 0,
-                },
-            ),
-            key(
-                thread,
-                KeyIdentity::Arguments {
-                    canonical: b"x",
-                    occurrence: 1,
-                },
-            ),
-            key(
-                KeyScope::Journal,
-                KeyIdentity::Arguments {
-                    canonical: b"x",
-                    occurrence: 0,
-                },
-            ),
+            key(thread, KeyIdentity::Arguments { canonical: b"x", occurrence: 0 }),
+            key(thread, KeyIdentity::Arguments { canonical: b"x", occurrence: 1 }),
+            key(KeyScope::Journal, KeyIdentity::Arguments { canonical: b"x", occurrence: 0 }),
             OperationKey::derive(&namespace, thread, "s", KeyIdentity::Key("x"), 1),
         ];
         let distinct: std::collections::HashSet<_> = keys.iter().collect();

@@ -50,10 +50,7 @@ impl ValueLimits {
     /// The defaults: depth 64, 16 MiB.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            depth_max: 64,
-            bytes_max: 16 * 1024 * 1024,
-        }
+        Self { depth_max: 64, bytes_max: 16 * 1024 * 1024 }
     }
 
     /// Sets the deepest nesting. Values above 128 are taken as 128, the deepest that a debug

@@ -126,9 +126,7 @@ pub fn admit(history: &History, message: &Message, now: StoreTime) -> Draft {
             RESOLVE => resolve(history, message, now),
             CANCEL => cancel(history, message),
             LATE => late(history, message),
-            other => Err(format!(
-                "messages of kind {other} are not known to this build"
-            )),
+            other => Err(format!("messages of kind {other} are not known to this build")),
         }
     };
     let draft = drafted.unwrap_or_else(|why| {
@@ -189,9 +187,7 @@ fn resolve(history: &History, message: &Message, now: StoreTime) -> Result<Draft
     Ok(match body.verdict {
         Verdict::Happened(value) => {
             value::check(&value.0, &ValueLimits::new()).map_err(|e| e.to_string())?;
-            draft
-                .with(|h| h.verdict = Some("happened".into()))
-                .payload(Role::Result, value.0)
+            draft.with(|h| h.verdict = Some("happened".into())).payload(Role::Result, value.0)
         }
         Verdict::DidNotHappen => draft.with(|h| h.verdict = Some("did_not_happen".into())),
         Verdict::Failed(failure) => draft

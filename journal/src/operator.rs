@@ -137,13 +137,7 @@ pub fn prepare(
     seed: [u8; 32],
 ) -> Result<Prepared, OperatorError> {
     let thread = found.history.thread().clone();
-    let mut pen = Pen::new(
-        found.log_id,
-        thread.clone(),
-        lease.epoch,
-        lease.next,
-        lease.head,
-    );
+    let mut pen = Pen::new(found.log_id, thread.clone(), lease.epoch, lease.next, lease.head);
     if let Some((header, hash)) = &found.last {
         pen.pass(header, *hash);
     }
@@ -198,10 +192,7 @@ pub async fn act(
     // A refusal must not even raise the thread's epoch, so it is found out before the claim.
     let trial = found.as_lease(thread);
     prepare(&found, &trial, &waiting, message, holder, now, [0; 32])?;
-    let which = Claim::Thread {
-        id: thread.clone(),
-        create: None,
-    };
+    let which = Claim::Thread { id: thread.clone(), create: None };
     let leases = home.claim(which, holder, LEASE).await?;
     let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;
     let held = [(thread.clone(), lease.epoch)];
@@ -222,11 +213,7 @@ pub async fn act(
         };
         let stored = home.append(vec![append]).await.into_iter().next();
         stored.unwrap_or(Err(StoreError::Closed))?;
-        Ok(Acted {
-            position,
-            row,
-            admitted_before,
-        })
+        Ok(Acted { position, row, admitted_before })
     }
     .await;
     // A lease that cannot be released runs out by itself.
@@ -279,9 +266,7 @@ pub fn blocking(history: &History, now: StoreTime) -> Vec<Blocked> {
 /// Whether a step may have had an effect that nobody has accounted for.
 #[must_use]
 pub fn is_loose(call: &Call) -> bool {
-    let effect = call
-        .terms
-        .is_none_or(|t| t.policy.has_effect() && !t.abandon);
+    let effect = call.terms.is_none_or(|t| t.policy.has_effect() && !t.abandon);
     let uncleared = call.attempts.iter().rev();
     let mut uncleared = uncleared.take_while(|a| !matches!(a.end, AttemptEnd::Cleared { .. }));
     let loose = |end: &AttemptEnd| matches!(end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
@@ -292,11 +277,8 @@ impl Found {
     /// A hold as if the thread had been claimed: enough to see what would be written.
     fn as_lease(&self, thread: &ThreadId) -> Lease {
         let start = self.history.start();
-        let (epoch, head) = self
-            .last
-            .as_ref()
-            .map(|(h, r)| (Epoch(h.epoch.0 + 1), *r))
-            .unwrap_or_default();
+        let (epoch, head) =
+            self.last.as_ref().map(|(h, r)| (Epoch(h.epoch.0 + 1), *r)).unwrap_or_default();
         Lease {
             thread: thread.clone(),
             epoch,

@@ -19,10 +19,7 @@ impl Draft {
     #[must_use]
     pub fn new(thread: &ThreadId, kind: Kind) -> Self {
         let header = Header::new(thread.clone(), 0, Epoch(0), kind, StoreTime(0), 0);
-        Self {
-            header,
-            payloads: Vec::new(),
-        }
+        Self { header, payloads: Vec::new() }
     }
 
     /// Sets fields.
@@ -62,15 +59,7 @@ impl Pen {
         next: Position,
         head: RecordHash,
     ) -> Self {
-        Self {
-            log_id,
-            thread,
-            epoch,
-            next,
-            head,
-            run: 0,
-            time: StoreTime(0),
-        }
+        Self { log_id, thread, epoch, next, head, run: 0, time: StoreTime(0) }
     }
 
     /// The position of the next record.
@@ -87,10 +76,7 @@ impl Pen {
         time: StoreTime,
         salt: &mut dyn FnMut() -> [u8; 32],
     ) -> (Header, Record) {
-        let Draft {
-            mut header,
-            payloads,
-        } = draft;
+        let Draft { mut header, payloads } = draft;
         if matches!(header.kind, Kind::ThreadStart | Kind::ThreadResume) {
             self.run = self.next;
         }
@@ -102,11 +88,7 @@ impl Pen {
         header.run = self.run;
         let payloads = payloads
             .into_iter()
-            .map(|(role, bytes)| Payload {
-                role,
-                salt: salt(),
-                bytes: bytes.into(),
-            })
+            .map(|(role, bytes)| Payload { role, salt: salt(), bytes: bytes.into() })
             .collect();
         let (header, record) = Record::seal(&self.log_id, &self.head, header, payloads);
         self.next += 1;

@@ -30,14 +30,9 @@ impl Policy {
     /// The policy with this word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [
-            Self::Read,
-            Self::Idempotent,
-            Self::Reconcile,
-            Self::AtMostOnce,
-        ]
-        .into_iter()
-        .find(|p| p.as_str() == word)
+        [Self::Read, Self::Idempotent, Self::Reconcile, Self::AtMostOnce]
+            .into_iter()
+            .find(|p| p.as_str() == word)
     }
 
     /// Whether a body under this policy may change the world outside.

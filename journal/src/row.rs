@@ -88,19 +88,10 @@ impl FromStr for Status {
     /// Reads the word; `in-doubt` and `in_doubt` stand for `in doubt`.
     fn from_str(text: &str) -> Result<Self, String> {
         let word = text.replace(['-', '_'], " ");
-        Self::ALL
-            .into_iter()
-            .find(|s| s.as_str() == word)
-            .ok_or_else(|| {
-                let words: Vec<_> = Self::ALL
-                    .iter()
-                    .map(|s| s.as_str().replace(' ', "-"))
-                    .collect();
-                format!(
-                    "{text:?} is not a status; the statuses are {}",
-                    words.join(", ")
-                )
-            })
+        Self::ALL.into_iter().find(|s| s.as_str() == word).ok_or_else(|| {
+            let words: Vec<_> = Self::ALL.iter().map(|s| s.as_str().replace(' ', "-")).collect();
+            format!("{text:?} is not a status; the statuses are {}", words.join(", "))
+        })
     }
 }
 

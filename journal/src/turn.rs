@@ -147,14 +147,12 @@ impl Blocked {
             Self::Approval(id) => (Status::Waiting, format!("approval {id}")),
             Self::Signal(name) => (Status::Waiting, format!("signal {name}")),
             Self::Timer(id, until) => (Status::Sleeping, format!("timer {id} until {until}")),
-            Self::Retry(id, until) => (
-                Status::Sleeping,
-                format!("next attempt of step {id} at {until}"),
-            ),
-            Self::Quiet(id, until) => (
-                Status::Sleeping,
-                format!("the probe of step {id} at {until}"),
-            ),
+            Self::Retry(id, until) => {
+                (Status::Sleeping, format!("next attempt of step {id} at {until}"))
+            }
+            Self::Quiet(id, until) => {
+                (Status::Sleeping, format!("the probe of step {id} at {until}"))
+            }
         };
         (status, what + &more)
     }
@@ -186,14 +184,9 @@ fn lowest_outcome(state: &State<'_>) -> Option<(usize, Position)> {
                 let first = taken.insert(name);
                 let signals = state.history.signals(name);
                 let next = state.delivered.get(name).copied().unwrap_or(0);
-                first
-                    .then(|| signals.get(next))
-                    .flatten()
-                    .map(|s| s.position)
+                first.then(|| signals.get(next)).flatten().map(|s| s.position)
             }
-            _ => recorded(state, live)
-                .and_then(|c| c.outcome.as_ref())
-                .map(|o| o.position),
+            _ => recorded(state, live).and_then(|c| c.outcome.as_ref()).map(|o| o.position),
         };
         if let Some(position) = position
             && lowest.is_none_or(|(_, p)| position < p)
@@ -210,15 +203,8 @@ fn recorded<'a>(state: &State<'a>, live: &Live<'_>) -> Option<&'a Call> {
 }
 
 fn not_made(history: &History, opened: Position) -> Next {
-    let call = history
-        .opened_at(opened)
-        .map(|c| c.id.to_string())
-        .unwrap_or_default();
-    Next::Diverged(Divergence {
-        call,
-        at: opened,
-        kind: DivergenceKind::NotMade,
-    })
+    let call = history.opened_at(opened).map(|c| c.id.to_string()).unwrap_or_default();
+    Next::Diverged(Divergence { call, at: opened, kind: DivergenceKind::NotMade })
 }
 
 fn quiescent(state: &State<'_>) -> Next {
@@ -249,16 +235,10 @@ fn quiescent(state: &State<'_>) -> Next {
         };
         match decide(state.history, &live.declared, state.now) {
             Decision::Open if live.declared.kind == CallKind::Step => {
-                acts.push(Act::Start {
-                    call: number,
-                    attempt: 1,
-                });
+                acts.push(Act::Start { call: number, attempt: 1 });
             }
             Decision::Open => acts.push(Act::Open(number)),
-            Decision::Start(attempt) => acts.push(Act::Start {
-                call: number,
-                attempt,
-            }),
+            Decision::Start(attempt) => acts.push(Act::Start { call: number, attempt }),
             Decision::Ask => acts.push(Act::Probe(number)),
             Decision::Timer(due) if due <= state.now => acts.push(Act::Fire(number)),
             Decision::Timer(due) => wait(due, Blocked::Timer(id.clone(), due)),

@@ -60,13 +60,7 @@ impl Approval {
             let kind = WorkflowErrorKind::NotRecordable;
             WorkflowError::of_call(kind, name, Failure::of(&e))
         });
-        Self {
-            shared,
-            branch,
-            name: name.to_owned(),
-            shown,
-            within: None,
-        }
+        Self { shared, branch, name: name.to_owned(), shown, within: None }
     }
 
     /// Waits no longer than this: then the wait is an error of kind
@@ -82,32 +76,13 @@ impl IntoFuture for Approval {
     type IntoFuture = Pin<Box<dyn Future<Output = Result<Decided>> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self {
-            shared,
-            branch,
-            name,
-            shown,
-            within,
-        } = self;
+        let Self { shared, branch, name, shown, within } = self;
         let made = shown.and_then(|shown| {
-            let asked = waiting(
-                &shared,
-                CallKind::Approval,
-                &branch,
-                &name,
-                Duration::ZERO,
-                Some(shown),
-            )?;
+            let asked =
+                waiting(&shared, CallKind::Approval, &branch, &name, Duration::ZERO, Some(shown))?;
             let timer = within
                 .map(|t| {
-                    waiting(
-                        &shared,
-                        CallKind::Timer,
-                        &branch,
-                        &format!("approval {name}"),
-                        t,
-                        None,
-                    )
+                    waiting(&shared, CallKind::Timer, &branch, &format!("approval {name}"), t, None)
                 })
                 .transpose()?;
             Ok((asked, timer))
@@ -115,20 +90,12 @@ impl IntoFuture for Approval {
         Box::pin(async move {
             let (asked, timer) = made?;
             match first(asked, timer).await {
-                First::Answer(Answer::Decided {
-                    granted,
-                    by,
-                    reason,
-                }) => {
+                First::Answer(Answer::Decided { granted, by, reason }) => {
                     let reason = reason.and_then(|bytes| {
                         value::decode::<String>(&bytes, &ValueLimits::new()).ok()
                     });
                     let by = by.to_string();
-                    Ok(Decided {
-                        granted,
-                        by,
-                        reason: reason.unwrap_or_default(),
-                    })
+                    Ok(Decided { granted, by, reason: reason.unwrap_or_default() })
                 }
                 First::Answer(_) => std::future::pending().await,
                 First::TimedOut => Err(timed_out(&name, within.unwrap_or_default())),

@@ -138,10 +138,7 @@ impl Deedbook {
     pub async fn wait<W: Workflow>(&self, thread: impl AsRef<str>) -> Result<W::Output, Error> {
         let thread = ThreadId::new(thread)?;
         let settled = self.worker.watch(&thread);
-        let info = self
-            .info(&thread)
-            .await?
-            .ok_or_else(|| not_found(&thread))?;
+        let info = self.info(&thread).await?.ok_or_else(|| not_found(&thread))?;
         // A parked thread settles by itself; one that stopped or ended is asked again.
         let settles = matches!(info.row.status, Status::Waiting | Status::Sleeping);
         if !settles {
@@ -185,8 +182,7 @@ impl Deedbook {
     ) -> Result<(), Error> {
         let thread = ThreadId::new(thread)?;
         let body = value::encode(value, &self.worker.house.options.values)?;
-        self.say(&thread, message::SIGNAL, name, "program", body)
-            .await
+        self.say(&thread, message::SIGNAL, name, "program", body).await
     }
 
     /// Grants or denies an approval request, bound to what it shows. `request` is the request's
@@ -215,13 +211,8 @@ impl Deedbook {
             return Err(Error::new(ErrorKind::Refused, why).thread(&thread));
         }
         let shown = call.shown.map(|c| hex::encode(&c)).unwrap_or_default();
-        let body = Decide {
-            granted,
-            reason: reason.to_owned(),
-            shown,
-        };
-        self.say_value(&thread, message::DECIDE, request, by, &body)
-            .await
+        let body = Decide { granted, reason: reason.to_owned(), shown };
+        self.say_value(&thread, message::DECIDE, request, by, &body).await
     }
 
     /// Settles a doubt, as a person who found out what happened.
@@ -240,21 +231,14 @@ impl Deedbook {
         let thread = ThreadId::new(thread)?;
         let history = self.history(&thread).await?;
         let now = self.worker.house.store.now().await?;
-        let body = Resolve {
-            verdict: resolution.0,
-            reason: reason.to_owned(),
-        };
+        let body = Resolve { verdict: resolution.0, reason: reason.to_owned() };
         let body = value::encode(&body, &self.worker.house.options.values)?;
         let said = self.message(message::RESOLVE, step, by, body);
         let draft = message::admit(&history, &said, now);
         if draft.header.kind == deedbook_journal::record::Kind::MessageRefused {
             let why = draft.header.why.as_deref().unwrap_or("refused").to_owned();
             let missing = history.find(CallKind::Step, step).is_none();
-            let kind = if missing {
-                ErrorKind::NotFound
-            } else {
-                ErrorKind::Refused
-            };
+            let kind = if missing { ErrorKind::NotFound } else { ErrorKind::Refused };
             return Err(Error::new(kind, why).thread(&thread));
         }
         self.post(&thread, said).await
@@ -272,11 +256,8 @@ impl Deedbook {
         reason: &str,
     ) -> Result<(), Error> {
         let thread = ThreadId::new(thread)?;
-        let body = Cancel {
-            reason: reason.to_owned(),
-        };
-        self.say_value(&thread, message::CANCEL, "", by, &body)
-            .await
+        let body = Cancel { reason: reason.to_owned() };
+        self.say_value(&thread, message::CANCEL, "", by, &body).await
     }
 
     /// The home of the threads.
@@ -305,17 +286,12 @@ impl Deedbook {
         input: &W::Input,
     ) -> Result<tokio::sync::oneshot::Receiver<Settled>, Error> {
         if !self.worker.hosts(W::NAME) {
-            let why = format!(
-                "workflow {:?} is not hosted here; host it with `.host(..)`",
-                W::NAME
-            );
+            let why =
+                format!("workflow {:?} is not hosted here; host it with `.host(..)`", W::NAME);
             return Err(Error::new(ErrorKind::NotFound, why));
         }
         let (input, _) = value::encode_exact(input, &self.worker.house.options.values)?;
-        let begin = Begin {
-            workflow: W::NAME.into(),
-            input: input.into(),
-        };
+        let begin = Begin { workflow: W::NAME.into(), input: input.into() };
         let settled = self.worker.watch(thread);
         if let Some(there) = self.begun(thread).await? {
             same_thread(thread, &there, &begin)?;
@@ -346,17 +322,10 @@ impl Deedbook {
     }
 
     async fn info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, Error> {
-        let filter = Filter {
-            prefix: Some(thread.as_str().into()),
-            ..Filter::default()
-        };
+        let filter = Filter { prefix: Some(thread.as_str().into()), ..Filter::default() };
         let page = self.worker.house.store.list(&filter, None, 1).await?;
         // Of the ids that begin so, the id itself comes first.
-        Ok(page
-            .items
-            .into_iter()
-            .next()
-            .filter(|info| info.id == *thread))
+        Ok(page.items.into_iter().next().filter(|info| info.id == *thread))
     }
 
     async fn history(&self, thread: &ThreadId) -> Result<History, Error> {
@@ -369,16 +338,12 @@ impl Deedbook {
         let held = held.map(|i| i.epoch);
         let mut from = Some(0);
         while let Some(n) = from {
-            let page = store
-                .read(thread, n, 4 << 20)
-                .await
-                .map_err(|e| Error::from(e).thread(thread))?;
+            let page =
+                store.read(thread, n, 4 << 20).await.map_err(|e| Error::from(e).thread(thread))?;
             for (_, record) in &page.items {
                 let damaged = |why: String| Error::new(ErrorKind::Damaged, why).thread(thread);
                 let header = Header::parse(&record.header).map_err(|e| damaged(e.to_string()))?;
-                history
-                    .apply(&header, &record.payloads)
-                    .map_err(|e| damaged(e.to_string()))?;
+                history.apply(&header, &record.payloads).map_err(|e| damaged(e.to_string()))?;
                 if held.is_none_or(|epoch| header.epoch < epoch) {
                     history.loaded();
                 }
@@ -416,13 +381,7 @@ impl Deedbook {
     }
 
     fn message(&self, kind: u8, name: &str, by: &str, body: Vec<u8>) -> Message {
-        Message {
-            id: message_id(),
-            kind,
-            name: name.into(),
-            by: by.into(),
-            body: body.into(),
-        }
+        Message { id: message_id(), kind, name: name.into(), by: by.into(), body: body.into() }
     }
 
     async fn post(&self, thread: &ThreadId, message: Message) -> Result<(), Error> {
@@ -458,9 +417,7 @@ impl Deedbook {
                 Err(Error::new(ErrorKind::Cancelled, "it was cancelled").thread(thread))
             }
             _ => {
-                let failure = end
-                    .failure
-                    .unwrap_or_else(|| Failure::new("the workflow failed"));
+                let failure = end.failure.unwrap_or_else(|| Failure::new("the workflow failed"));
                 let error = Error::new(ErrorKind::Failed, failure.to_string()).thread(thread);
                 Err(error.with_failure(failure))
             }
@@ -470,9 +427,7 @@ impl Deedbook {
 
 impl fmt::Debug for Deedbook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deedbook")
-            .field("home", &self.worker.house.store)
-            .finish_non_exhaustive()
+        f.debug_struct("Deedbook").field("home", &self.worker.house.store).finish_non_exhaustive()
     }
 }
 
@@ -516,11 +471,7 @@ impl Builder {
 
     /// Hosts a workflow: its threads run here.
     pub fn host<W: Workflow>(mut self, workflow: W) -> Self {
-        if self
-            .hosted
-            .insert(W::NAME.into(), Arc::new(workflow))
-            .is_some()
-        {
+        if self.hosted.insert(W::NAME.into(), Arc::new(workflow)).is_some() {
             self.twice = Some(W::NAME);
         }
         self
@@ -589,26 +540,16 @@ impl Builder {
             workflows.sort_unstable();
             Some(process::start(&store, &options, workflows).await?)
         };
-        let house = House {
-            store,
-            clock: self.clock,
-            options,
-            process,
-        };
+        let house = House { store, clock: self.clock, options, process };
         let worker = Worker::new(house, self.hosted);
         worker.start().await?;
-        Ok(Deedbook {
-            _last: Arc::new(LastClone(worker.clone())),
-            worker,
-        })
+        Ok(Deedbook { _last: Arc::new(LastClone(worker.clone())), worker })
     }
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("home", &self.home)
-            .finish_non_exhaustive()
+        f.debug_struct("Builder").field("home", &self.home).finish_non_exhaustive()
     }
 }
 

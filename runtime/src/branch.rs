@@ -23,10 +23,7 @@ enum Slot<F, R> {
 impl<F, R> Gather<F, R> {
     pub(crate) fn new(futures: impl Iterator<Item = F>) -> Self {
         let slots: Vec<_> = futures.map(|f| Slot::Open(Box::pin(f))).collect();
-        Self {
-            open: slots.len(),
-            slots,
-        }
+        Self { open: slots.len(), slots }
     }
 }
 

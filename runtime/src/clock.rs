@@ -71,10 +71,7 @@ struct VirtualState {
 impl Default for VirtualState {
     fn default() -> Self {
         // 2026-01-01, so that times look like times.
-        Self {
-            now: StoreTime(1_767_225_600_000_000_000),
-            sleepers: Vec::new(),
-        }
+        Self { now: StoreTime(1_767_225_600_000_000_000), sleepers: Vec::new() }
     }
 }
 
@@ -153,10 +150,7 @@ struct Sleeper {
 impl Sleeper {
     fn new(clock: &VirtualClock, until: StoreTime) -> Self {
         clock.0.state().sleepers.push(until);
-        Self {
-            clock: clock.clone(),
-            until,
-        }
+        Self { clock: clock.clone(), until }
     }
 }
 

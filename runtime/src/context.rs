@@ -34,11 +34,7 @@ pub struct Context {
 
 impl Context {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            branch: Branch::root(),
-            not_sync: PhantomData,
-        }
+        Self { shared, branch: Branch::root(), not_sync: PhantomData }
     }
 
     /// The thread's id.
@@ -61,17 +57,11 @@ impl Context {
         let branch = match Name::new(name).and_then(|name| self.branch.child(name)) {
             Ok(branch) => branch,
             Err(error) => {
-                self.shared
-                    .lock()
-                    .trouble(Trouble::Misused(error.to_string()));
+                self.shared.lock().trouble(Trouble::Misused(error.to_string()));
                 self.branch.clone()
             }
         };
-        Self {
-            shared: self.shared.clone(),
-            branch,
-            not_sync: PhantomData,
-        }
+        Self { shared: self.shared.clone(), branch, not_sync: PhantomData }
     }
 
     /// Runs `each` for every item, side by side, each item in a branch of its own
@@ -100,14 +90,7 @@ impl Context {
         name: &str,
         time: Duration,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
-        let timer = waiting(
-            &self.shared,
-            CallKind::Timer,
-            &self.branch,
-            name,
-            time,
-            None,
-        );
+        let timer = waiting(&self.shared, CallKind::Timer, &self.branch, name, time, None);
         async move {
             timer?.await;
             Ok(())
@@ -127,14 +110,7 @@ impl Context {
     /// What time it is, by the store's clock: recorded, so that replay reads the same.
     pub fn now(&self) -> impl Future<Output = Result<StoreTime>> + Send + use<> {
         let kind = CallKind::Clock;
-        let reading = waiting(
-            &self.shared,
-            kind,
-            &self.branch,
-            "now",
-            Duration::ZERO,
-            None,
-        );
+        let reading = waiting(&self.shared, kind, &self.branch, "now", Duration::ZERO, None);
         async move {
             match reading?.await {
                 Answer::Time(time) => Ok(time),
@@ -189,11 +165,7 @@ impl Context {
             }
             Err(error) => {
                 let kind = WorkflowErrorKind::NotRecordable;
-                Some(WorkflowError::of_call(
-                    kind,
-                    "continue_as_new",
-                    Failure::of(&error),
-                ))
+                Some(WorkflowError::of_call(kind, "continue_as_new", Failure::of(&error)))
             }
         };
         async move {
@@ -214,8 +186,6 @@ impl Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("branch", &self.branch)
-            .finish_non_exhaustive()
+        f.debug_struct("Context").field("branch", &self.branch).finish_non_exhaustive()
     }
 }

@@ -50,10 +50,7 @@ impl Control {
 
     /// The hold that was handed over, if one was.
     pub(crate) fn take_handed(&self) -> Option<Lease> {
-        self.handed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Something was said to the thread.
@@ -97,8 +94,6 @@ impl Control {
 
     /// The epoch under which the thread is held, if it is.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
-        Some(self.epoch.load(Ordering::Acquire))
-            .filter(|e| *e > 0)
-            .map(Epoch)
+        Some(self.epoch.load(Ordering::Acquire)).filter(|e| *e > 0).map(Epoch)
     }
 }

@@ -48,20 +48,14 @@ impl StepError {
     /// An error from a text.
     #[must_use]
     pub fn new(message: impl AsRef<str>) -> Self {
-        Self {
-            class: Class::Unlabelled,
-            failure: Failure::new(message),
-        }
+        Self { class: Class::Unlabelled, failure: Failure::new(message) }
     }
 
     /// An error from a boxed one: for `anyhow::Error`, write
     /// `.map_err(|e| StepError::boxed(e.into()))`.
     #[must_use]
     pub fn boxed(error: Box<dyn StdError + Send + Sync>) -> Self {
-        Self {
-            class: Class::Unlabelled,
-            failure: Failure::of(&*error),
-        }
+        Self { class: Class::Unlabelled, failure: Failure::of(&*error) }
     }
 
     /// Says that the attempt failed for good: no other attempt is made, and the step has failed.
@@ -89,10 +83,7 @@ impl StepError {
 
 impl<E: StdError + 'static> From<E> for StepError {
     fn from(error: E) -> Self {
-        Self {
-            class: Class::Unlabelled,
-            failure: Failure::of(&error),
-        }
+        Self { class: Class::Unlabelled, failure: Failure::of(&error) }
     }
 }
 
@@ -166,30 +157,18 @@ impl WorkflowError {
     /// An error from a text.
     #[must_use]
     pub fn new(message: impl AsRef<str>) -> Self {
-        Self {
-            kind: WorkflowErrorKind::Other,
-            call: None,
-            failure: Failure::new(message),
-        }
+        Self { kind: WorkflowErrorKind::Other, call: None, failure: Failure::new(message) }
     }
 
     /// An error from a boxed one: for `anyhow::Error`, write
     /// `.map_err(|e| WorkflowError::boxed(e.into()))`.
     #[must_use]
     pub fn boxed(error: Box<dyn StdError + Send + Sync>) -> Self {
-        Self {
-            kind: WorkflowErrorKind::Other,
-            call: None,
-            failure: Failure::of(&*error),
-        }
+        Self { kind: WorkflowErrorKind::Other, call: None, failure: Failure::of(&*error) }
     }
 
     pub(crate) fn of_call(kind: WorkflowErrorKind, call: &str, failure: Failure) -> Self {
-        Self {
-            kind,
-            call: Some(call.into()),
-            failure,
-        }
+        Self { kind, call: Some(call.into()), failure }
     }
 
     /// Gives the error a short word that callers can branch on.
@@ -235,11 +214,7 @@ impl WorkflowError {
 
 impl<E: StdError + 'static> From<E> for WorkflowError {
     fn from(error: E) -> Self {
-        Self {
-            kind: WorkflowErrorKind::Other,
-            call: None,
-            failure: Failure::of(&error),
-        }
+        Self { kind: WorkflowErrorKind::Other, call: None, failure: Failure::of(&error) }
     }
 }
 
@@ -304,13 +279,7 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self(Box::new(Repr {
-            kind,
-            thread: None,
-            message,
-            failure: None,
-            divergence: None,
-        }))
+        Self(Box::new(Repr { kind, thread: None, message, failure: None, divergence: None }))
     }
 
     pub(crate) fn thread(mut self, thread: &ThreadId) -> Self {

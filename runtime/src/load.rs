@@ -49,13 +49,7 @@ pub(crate) async fn load(
 ) -> Result<(History, Pen), StoreError> {
     let (identity, thread) = (store.identity(), &lease.thread);
     let mut history = History::new(thread.clone(), identity.secret);
-    let mut pen = Pen::new(
-        identity.log_id,
-        thread.clone(),
-        lease.epoch,
-        lease.next,
-        lease.head,
-    );
+    let mut pen = Pen::new(identity.log_id, thread.clone(), lease.epoch, lease.next, lease.head);
     if lease.next == 0 {
         return Ok((history, pen));
     }
@@ -80,11 +74,7 @@ fn fold(
     record: &Record,
 ) -> Result<(), StoreError> {
     let thread = history.thread().clone();
-    let damaged = |why: String| StoreError::Damaged {
-        thread,
-        n,
-        why: why.into(),
-    };
+    let damaged = |why: String| StoreError::Damaged { thread, n, why: why.into() };
     let header = match Header::parse(&record.header) {
         Ok(header) => header,
         Err(error) => return Err(damaged(error.to_string())),

@@ -81,10 +81,7 @@ async fn append(
         open_doubts: 0,
         created_at: now,
     };
-    let which = Claim::Thread {
-        id: ThreadId::system(),
-        create: Some(row),
-    };
+    let which = Claim::Thread { id: ThreadId::system(), create: Some(row) };
     let leases = store.claim(which, &options.holder, options.lease).await?;
     let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;
     let hold = [(lease.thread.clone(), lease.epoch)];
@@ -102,13 +99,7 @@ async fn write(
 ) -> Result<Position, StoreError> {
     let log_id = store.identity().log_id;
     let mut random = Random::new();
-    let mut pen = Pen::new(
-        log_id,
-        lease.thread.clone(),
-        lease.epoch,
-        lease.next,
-        lease.head,
-    );
+    let mut pen = Pen::new(log_id, lease.thread.clone(), lease.epoch, lease.next, lease.head);
     let (header, record) = pen.write(draft, now, &mut || random.salt());
     let append = Append {
         thread: lease.thread,
@@ -116,14 +107,9 @@ async fn write(
         at: lease.next,
         records: vec![record],
         consumes: Vec::new(),
-        row: Row {
-            since: now,
-            ..lease.row
-        },
+        row: Row { since: now, ..lease.row },
     };
     let mut results = store.append(vec![append]).await;
     let result = results.pop();
-    result
-        .unwrap_or(Err(StoreError::NoSuchThread))
-        .map(|_| header.n)
+    result.unwrap_or(Err(StoreError::NoSuchThread)).map(|_| header.n)
 }

@@ -13,10 +13,7 @@ pub(crate) struct Random {
 
 impl Random {
     pub(crate) fn new() -> Self {
-        Self {
-            pool: [0; 1024],
-            used: 1024,
-        }
+        Self { pool: [0; 1024], used: 1024 }
     }
 
     /// 32 fresh bytes.
@@ -52,10 +49,7 @@ pub(crate) fn message_id() -> MessageId {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this module owns randomness")]
-#[expect(
-    clippy::expect_used,
-    reason = "without randomness no salt hides anything: stop"
-)]
+#[expect(clippy::expect_used, reason = "without randomness no salt hides anything: stop")]
 fn fill(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system gives no random bytes");
 }

@@ -29,11 +29,7 @@ impl Retry {
     #[must_use]
     pub const fn attempts(attempts: u32) -> Self {
         let attempts = if attempts == 0 { 1 } else { attempts };
-        Self {
-            attempts,
-            first: Duration::from_millis(200),
-            most: Duration::from_secs(30),
-        }
+        Self { attempts, first: Duration::from_millis(200), most: Duration::from_secs(30) }
     }
 
     /// One attempt.

@@ -41,13 +41,7 @@ pub struct Signal<T> {
 
 impl<T> Signal<T> {
     pub(crate) fn new(shared: Arc<Shared>, branch: Branch, name: &str) -> Self {
-        Self {
-            shared,
-            branch,
-            name: name.to_owned(),
-            within: None,
-            value: PhantomData,
-        }
+        Self { shared, branch, name: name.to_owned(), within: None, value: PhantomData }
     }
 
     /// Waits no longer than this: then the wait is an error of kind
@@ -63,22 +57,9 @@ impl<T: DeserializeOwned + Send + 'static> IntoFuture for Signal<T> {
     type IntoFuture = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self {
-            shared,
-            branch,
-            name,
-            within,
-            ..
-        } = self;
+        let Self { shared, branch, name, within, .. } = self;
         let made: Result<(Waiting, Option<Waiting>)> = (|| {
-            let signal = waiting(
-                &shared,
-                CallKind::Signal,
-                &branch,
-                &name,
-                Duration::ZERO,
-                None,
-            )?;
+            let signal = waiting(&shared, CallKind::Signal, &branch, &name, Duration::ZERO, None)?;
             let timer = within
                 .map(|time| {
                     waiting(

@@ -68,11 +68,7 @@ impl Wake for BodyWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut bodies = self
-            .wakeups
-            .bodies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut bodies = self.wakeups.bodies.lock().unwrap_or_else(PoisonError::into_inner);
         bodies.insert(self.call);
         drop(bodies);
         self.wakeups.changed.notify_one();

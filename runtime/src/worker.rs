@@ -96,20 +96,13 @@ impl Worker {
 
     /// What the thread was begun with, if it is loaded and was begun here.
     pub(crate) fn begun(&self, thread: &ThreadId) -> Option<Begin> {
-        self.state()
-            .loaded
-            .get(thread)
-            .and_then(|l| l.control.begin.clone())
+        self.state().loaded.get(thread).and_then(|l| l.control.begin.clone())
     }
 
     /// Resolves when the first record of a thread that is loaded is durable, or when it is loaded
     /// no more.
     pub(crate) async fn durable(&self, thread: &ThreadId) {
-        let receiver = self
-            .state()
-            .loaded
-            .get(thread)
-            .map(|l| l.control.durable.subscribe());
+        let receiver = self.state().loaded.get(thread).map(|l| l.control.durable.subscribe());
         if let Some(mut receiver) = receiver {
             // The sender is gone when the thread is loaded no more.
             let _ = receiver.wait_for(|durable| *durable).await;
@@ -137,13 +130,7 @@ impl Worker {
         let worker = self.clone();
         let (id, theirs) = (thread.clone(), control.clone());
         let task = spawn(async move { worker.run(id, theirs, lease).await });
-        state.loaded.insert(
-            thread.clone(),
-            Loaded {
-                control,
-                task: Some(task),
-            },
-        );
+        state.loaded.insert(thread.clone(), Loaded { control, task: Some(task) });
     }
 
     /// Runs one thread until it ends or parks.
@@ -191,16 +178,9 @@ impl Worker {
             open_doubts: 0,
             created_at: now,
         });
-        let which = Claim::Thread {
-            id: thread.clone(),
-            create,
-        };
+        let which = Claim::Thread { id: thread.clone(), create };
         let options = &self.house.options;
-        let leases = self
-            .house
-            .store
-            .claim(which, &options.holder, options.lease)
-            .await?;
+        let leases = self.house.store.claim(which, &options.holder, options.lease).await?;
         leases.into_iter().next().ok_or(StoreError::NoSuchThread)
     }
 
@@ -232,11 +212,7 @@ impl Worker {
 
     async fn release(&self, thread: &ThreadId, epoch: Epoch) {
         // A lease that cannot be released runs out by itself.
-        let _ = self
-            .house
-            .store
-            .renew(&[(thread.clone(), epoch)], Duration::ZERO)
-            .await;
+        let _ = self.house.store.renew(&[(thread.clone(), epoch)], Duration::ZERO).await;
     }
 
     /// Takes the thread out of the loaded ones and says whom to tell; `None` if something was
@@ -261,10 +237,7 @@ impl Worker {
                     state.wakes.insert((wake, thread.clone()));
                     self.changed.notify_one();
                 }
-                return Some(Told {
-                    waiters: Vec::new(),
-                    with: Err(closed()),
-                });
+                return Some(Told { waiters: Vec::new(), with: Err(closed()) });
             }
             Report::Blocked(row, error) => {
                 // The error itself may quote arguments: they are in the row, and in no trace.
@@ -319,27 +292,15 @@ impl Worker {
         let mut taken = 0;
         loop {
             let loaded = self.state().loaded.len();
-            let room = self
-                .house
-                .options
-                .loaded_max
-                .saturating_sub(loaded)
-                .min(256);
+            let room = self.house.options.loaded_max.saturating_sub(loaded).min(256);
             if room == 0 || self.hosted.is_empty() {
                 return Ok(taken);
             }
             let workflows = self.hosted.keys().cloned().collect();
             let options = &self.house.options;
             let _claiming = self.claiming.write().await;
-            let which = Claim::Due {
-                workflows,
-                max: room,
-            };
-            let leases = self
-                .house
-                .store
-                .claim(which, &options.holder, options.lease)
-                .await?;
+            let which = Claim::Due { workflows, max: room };
+            let leases = self.house.store.claim(which, &options.holder, options.lease).await?;
             if leases.is_empty() {
                 return Ok(taken);
             }
@@ -375,11 +336,7 @@ impl Worker {
                 return;
             }
             let look = now.after(options.look_every).min(renew_at);
-            let next = self
-                .state()
-                .wakes
-                .first()
-                .map_or(look, |(time, _)| look.min(*time));
+            let next = self.state().wakes.first().map_or(look, |(time, _)| look.min(*time));
             let changed = self.changed.notified();
             let sleep = self.house.clock.sleep(now, next);
             either(changed, sleep).await;
@@ -392,9 +349,7 @@ impl Worker {
     /// The parked threads whose time has come.
     fn awake(&self, now: StoreTime) -> Vec<ThreadId> {
         let mut state = self.state();
-        let later = state
-            .wakes
-            .split_off(&(StoreTime(now.0.saturating_add(1)), least()));
+        let later = state.wakes.split_off(&(StoreTime(now.0.saturating_add(1)), least()));
         let due = std::mem::replace(&mut state.wakes, later);
         due.into_iter().map(|(_, thread)| thread).collect()
     }
@@ -409,15 +364,8 @@ impl Worker {
             });
             held.collect()
         };
-        let leases: Vec<_> = held
-            .iter()
-            .map(|(id, epoch, _)| (id.clone(), *epoch))
-            .collect();
-        let renewed = self
-            .house
-            .store
-            .renew(&leases, self.house.options.lease)
-            .await?;
+        let leases: Vec<_> = held.iter().map(|(id, epoch, _)| (id.clone(), *epoch)).collect();
+        let renewed = self.house.store.renew(&leases, self.house.options.lease).await?;
         for ((_, epoch, control), until) in held.iter().zip(renewed) {
             // A thread that was released and claimed again meanwhile has another epoch.
             if until.is_none() {
@@ -436,11 +384,7 @@ impl Worker {
             for loaded in state.loaded.values() {
                 loaded.control.stop();
             }
-            let tasks: Vec<_> = state
-                .loaded
-                .values_mut()
-                .filter_map(|l| l.task.take())
-                .collect();
+            let tasks: Vec<_> = state.loaded.values_mut().filter_map(|l| l.task.take()).collect();
             (tasks, state.round.take())
         };
         if let Some(round) = round {
@@ -480,10 +424,7 @@ struct Told {
 }
 
 fn closed() -> Error {
-    Error::new(
-        ErrorKind::Closed,
-        "the book is shut down; the thread goes on at the next start",
-    )
+    Error::new(ErrorKind::Closed, "the book is shut down; the thread goes on at the next start")
 }
 
 /// The least thread id, for ranges of (time, id).

@@ -93,9 +93,7 @@ impl<W: Workflow> Hosted for W {
         Box::pin(async move {
             let input: W::Input =
                 value::decode(&input, &limits).map_err(|e| Stop::InputUnreadable(e.to_string()))?;
-            let output = Workflow::run(&*self, ctx, &input)
-                .await
-                .map_err(Stop::Failed)?;
+            let output = Workflow::run(&*self, ctx, &input).await.map_err(Stop::Failed)?;
             value::encode(&output, &limits).map_err(|e| {
                 let failure = deedbook_journal::failure::Failure::of(&e);
                 let kind = WorkflowErrorKind::NotRecordable;
@@ -105,8 +103,6 @@ impl<W: Workflow> Hosted for W {
     }
 
     fn check_input(&self, input: &[u8], limits: &ValueLimits) -> Result<(), String> {
-        value::decode::<W::Input>(input, limits)
-            .map(drop)
-            .map_err(|e| e.to_string())
+        value::decode::<W::Input>(input, limits).map(drop).map_err(|e| e.to_string())
     }
 }

@@ -151,11 +151,8 @@ impl Outside {
     /// # Errors
     /// As scripted.
     pub async fn look(&self, attempt: Attempt) -> Result<u32, StepError> {
-        let sent = Sent {
-            key: String::new(),
-            attempt: attempt.number(),
-            first_started_at: StoreTime(0),
-        };
+        let sent =
+            Sent { key: String::new(), attempt: attempt.number(), first_started_at: StoreTime(0) };
         self.request(sent).await
     }
 
@@ -267,15 +264,10 @@ impl Life {
         host: impl FnOnce(Builder) -> Builder,
     ) -> Self {
         let home = Arc::new(home);
-        let builder = Deedbook::on(home.clone())
-            .clock(clock.clone())
-            .look_every(Duration::from_secs(1));
+        let builder =
+            Deedbook::on(home.clone()).clock(clock.clone()).look_every(Duration::from_secs(1));
         let book = host(builder).start().await.expect("the book starts");
-        Self {
-            book,
-            home,
-            clock: clock.clone(),
-        }
+        Self { book, home, clock: clock.clone() }
     }
 
     /// Ends this life as a crash does, and says what it leaves.

@@ -83,11 +83,7 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
     pub fn new(seed: u64, input: W::Input, workflow: impl Fn(World) -> W + 'static) -> Self {
         let clock = VirtualClock::new();
         let thread = ThreadId::new(THREAD).unwrap();
-        let mut identity = StoreIdentity {
-            log_id: [7; 16],
-            namespace: [8; 16],
-            secret: [9; 32],
-        };
+        let mut identity = StoreIdentity { log_id: [7; 16], namespace: [8; 16], secret: [9; 32] };
         identity.namespace[..8].copy_from_slice(&seed.to_le_bytes());
         let durable = Durable::new(thread.clone(), identity.secret);
         let durable = Arc::new(Mutex::new(durable));
@@ -313,26 +309,20 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
             let mut history = durable.history.clone();
             history.loaded();
             let doubts = history.doubts(self.clock.now());
-            doubts
-                .map(|(call, doubt)| (call.id.to_string(), call.key.clone(), doubt))
-                .collect()
+            doubts.map(|(call, doubt)| (call.id.to_string(), call.key.clone(), doubt)).collect()
         };
         assert!(!doubts.is_empty(), "in doubt without a doubt");
         for (step, key, doubt) in doubts {
             self.settled.push((step.clone(), doubt));
             let key = key.as_deref().unwrap_or_default();
             self.world.arrive_at_last(key);
-            let answer = self
-                .world
-                .answer(key)
-                .filter(|_| self.world.landed(key) > 0);
+            let answer = self.world.answer(key).filter(|_| self.world.landed(key) > 0);
             let resolution = match answer {
                 Some(answer) => Resolution::happened(&answer).expect("a number"),
                 None => Resolution::did_not_happen(),
             };
-            let resolved = book
-                .resolve(THREAD, &step, resolution, "user:ada", "looked it up")
-                .await;
+            let resolved =
+                book.resolve(THREAD, &step, resolution, "user:ada", "looked it up").await;
             resolved.expect("a doubt that can be settled");
         }
     }

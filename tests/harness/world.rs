@@ -83,9 +83,7 @@ impl World {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// An effect under this operation: sent, on its way, had, answered. The answer follows from
@@ -105,16 +103,9 @@ impl World {
         let args = format!("{args:?}");
         let key = operation.key().to_owned();
         self.state().send(&key, &args, operation.attempt());
-        let happens = !matches!(
-            fate,
-            Fate::FailsUnlabelled | Fate::NotApplied | Fate::Terminal
-        );
+        let happens = !matches!(fate, Fate::FailsUnlabelled | Fate::NotApplied | Fate::Terminal);
         {
-            let mut request = Request {
-                world: self,
-                key: &key,
-                open: happens,
-            };
+            let mut request = Request { world: self, key: &key, open: happens };
             self.gate().await;
             request.open = false;
         }
@@ -217,10 +208,7 @@ impl World {
     pub fn gate(&self) -> Gate {
         let mut state = self.state();
         state.gates_made += 1;
-        Gate {
-            world: self.clone(),
-            number: state.gates_made,
-        }
+        Gate { world: self.clone(), number: state.gates_made }
     }
 
     /// Opens some of the gates that are waited at, and says whether there were any.
@@ -265,9 +253,8 @@ impl World {
     pub(crate) fn arrive(&self) {
         let mut state = self.state();
         let now = state.clock.now();
-        let (arrived, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut state.on_their_way)
-            .into_iter()
-            .partition(|(at, _)| *at <= now);
+        let (arrived, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.on_their_way).into_iter().partition(|(at, _)| *at <= now);
         state.on_their_way = waiting;
         for (_, key) in arrived {
             state.land(&key);

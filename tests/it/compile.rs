@@ -100,9 +100,7 @@ fn check(directory: &Path) -> BTreeMap<String, Errors> {
         errors.shown += message["rendered"].as_str().unwrap();
         let spans = message["spans"].as_array().unwrap().iter();
         let primary = spans.filter(|span| span["is_primary"] == true);
-        errors
-            .lines
-            .extend(primary.filter_map(|span| span["line_start"].as_u64()));
+        errors.lines.extend(primary.filter_map(|span| span["line_start"].as_u64()));
     }
     assert!(
         text.contains("build-finished") && !errors.is_empty(),
@@ -122,30 +120,15 @@ fn mistakes_are_told_where_they_are_and_everything_else_compiles() {
     for (name, (_, case)) in &cases {
         let Some(found) = errors.get(name) else {
             let others: Vec<_> = errors.keys().collect();
-            assert!(
-                case.says.is_empty(),
-                "{name} compiles, and must not: {others:?}"
-            );
+            assert!(case.says.is_empty(), "{name} compiles, and must not: {others:?}");
             continue;
         };
-        assert!(
-            !case.says.is_empty(),
-            "{name} does not compile:\n{}",
-            found.shown
-        );
+        assert!(!case.says.is_empty(), "{name} does not compile:\n{}", found.shown);
         for text in &case.says {
-            assert!(
-                found.shown.contains(text),
-                "{name}: {text:?} in\n{}",
-                found.shown
-            );
+            assert!(found.shown.contains(text), "{name}: {text:?} in\n{}", found.shown);
         }
         for line in &case.lines {
-            assert!(
-                found.lines.contains(line),
-                "{name}: on line {line}\n{}",
-                found.shown
-            );
+            assert!(found.lines.contains(line), "{name}: on line {line}\n{}", found.shown);
         }
     }
 }

@@ -42,25 +42,13 @@ struct Shop {
 impl Shop {
     async fn step(&self, ctx: Context, name: &str) -> Result<u64> {
         let step = ctx.step(name).idempotent();
-        step.run(&name, async move |op| {
-            self.world.effect(&op, name, Fate::Happens).await
-        })
-        .await
+        step.run(&name, async move |op| self.world.effect(&op, name, Fate::Happens).await).await
     }
 
     async fn pay(&self, ctx: Context, name: &str) -> Result<u64> {
         let payment = Payment {
-            amount: if self.code == Code::OtherAmount {
-                4300
-            } else {
-                4200
-            },
-            card: if self.code == Code::OtherCard {
-                "4000-0002"
-            } else {
-                "4000-0001"
-            }
-            .into(),
+            amount: if self.code == Code::OtherAmount { 4300 } else { 4200 },
+            card: if self.code == Code::OtherCard { "4000-0002" } else { "4000-0001" }.into(),
         };
         let step = ctx.step(name).redact("/card").idempotent();
         let step = match self.code {
@@ -69,10 +57,7 @@ impl Shop {
             _ => step,
         };
         let args = format!("{payment:?}");
-        step.run(&payment, async move |op| {
-            self.world.effect(&op, &args, Fate::Happens).await
-        })
-        .await
+        step.run(&payment, async move |op| self.world.effect(&op, &args, Fate::Happens).await).await
     }
 
     async fn items(&self, ctx: Context, count: u64) -> Result<u64> {
@@ -135,10 +120,7 @@ fn recorded(code: Code) -> (Simulation<Shop>, Arc<AtomicBool>) {
         }
         .boxed()
     }));
-    assert!(matches!(
-        simulation.incarnation(Crash::AtRound(60)),
-        Ran::Crashed
-    ));
+    assert!(matches!(simulation.incarnation(Crash::AtRound(60)), Ran::Crashed));
     (simulation, open)
 }
 
@@ -155,36 +137,18 @@ fn diverges(original: Code, other: Code) -> (Error, Divergence) {
         };
         assert_eq!(error.kind(), ErrorKind::Diverged, "{other:?}: {error}");
         assert_eq!(simulation.status(), Some(Status::Diverged));
-        assert_eq!(
-            simulation.world.executions(),
-            before,
-            "{other:?} executed something"
-        );
-        assert_eq!(
-            simulation.records().len(),
-            records,
-            "{other:?} recorded something"
-        );
+        assert_eq!(simulation.world.executions(), before, "{other:?} executed something");
+        assert_eq!(simulation.records().len(), records, "{other:?} recorded something");
         let divergence = error.divergence().unwrap().clone();
-        assert_eq!(
-            error.to_string(),
-            format!("thread \"{THREAD}\": {divergence}")
-        );
+        assert_eq!(error.to_string(), format!("thread \"{THREAD}\": {divergence}"));
         if original != other {
-            simulation.deploy(move |world| Shop {
-                world,
-                code: original,
-            });
+            simulation.deploy(move |world| Shop { world, code: original });
             open.store(true, Ordering::SeqCst);
             let Ran::Ended(result) = simulation.incarnation(Crash::Never) else {
                 panic!("it crashed");
             };
             assert_eq!(result.unwrap(), 7, "the right code goes on after {other:?}");
-            assert!(
-                simulation.world.wrongs().is_empty(),
-                "{:?}",
-                simulation.world.wrongs()
-            );
+            assert!(simulation.world.wrongs().is_empty(), "{:?}", simulation.world.wrongs());
             return (error, divergence);
         }
     }
@@ -241,10 +205,7 @@ fn s28_hidden_fields_are_named_and_not_shown() {
 fn b19_another_kind_of_identity_is_a_divergence() {
     for other in [Code::ByKey, Code::ByArguments] {
         let (_, divergence) = diverges(Code::Original, other);
-        assert!(
-            matches!(divergence.kind, DivergenceKind::Identity { .. }),
-            "{divergence}"
-        );
+        assert!(matches!(divergence.kind, DivergenceKind::Identity { .. }), "{divergence}");
         assert!(divergence.call.contains("pay"), "{divergence}");
     }
 }
@@ -252,19 +213,13 @@ fn b19_another_kind_of_identity_is_a_divergence() {
 #[test]
 fn s29_a_loop_that_runs_less_often_stops_at_the_missing_call() {
     let (_, divergence) = diverges(Code::Items(3), Code::Items(2));
-    assert_eq!(
-        (divergence.call.as_str(), &divergence.kind),
-        ("item#2", &DivergenceKind::NotMade)
-    );
+    assert_eq!((divergence.call.as_str(), &divergence.kind), ("item#2", &DivergenceKind::NotMade));
 }
 
 #[test]
 fn s29_a_loop_that_runs_more_often_stops_before_the_new_call() {
     let (_, divergence) = diverges(Code::Items(3), Code::Items(4));
-    assert_eq!(
-        (divergence.call.as_str(), &divergence.kind),
-        ("total#0", &DivergenceKind::NotMade)
-    );
+    assert_eq!((divergence.call.as_str(), &divergence.kind), ("total#0", &DivergenceKind::NotMade));
 }
 
 #[test]
@@ -283,20 +238,16 @@ struct Changed {
 impl Changed {
     async fn step(&self, ctx: Context, name: &'static str, args: u64) -> Result<u64> {
         let step = ctx.step(name).idempotent();
-        let paid = step.run(&args, async move |op| {
-            self.world.effect(&op, args, Fate::Happens).await
-        });
+        let paid =
+            step.run(&args, async move |op| self.world.effect(&op, args, Fate::Happens).await);
         Ok(paid.await? % 1000)
     }
 
     /// Two branches: the change is in the middle of the left one, and between the two and the end.
     async fn left(&self, ctx: Context) -> Result<u64> {
         let look = ctx.step("look").read();
-        let seen: u64 = look
-            .run(&(), async move |_| {
-                Ok(self.world.read("left/look#0", 9).await)
-            })
-            .await?;
+        let seen: u64 =
+            look.run(&(), async move |_| Ok(self.world.read("left/look#0", 9).await)).await?;
         if self.changed && ctx.patched("audit") {
             self.world.note("audited");
             self.step(ctx.clone(), "audit", seen).await?;
@@ -354,57 +305,29 @@ fn a_patched_change_never_diverges_wherever_the_crash_was() {
         let wrongs = simulation.world.wrongs();
         assert!(wrongs.is_empty(), "seed {seed}: {wrongs:#?}");
         let durable = simulation.durable.lock().unwrap();
-        let made = |step| {
-            durable
-                .history
-                .find(deedbook_journal::history::CallKind::Step, step)
-        };
+        let made = |step| durable.history.find(deedbook_journal::history::CallKind::Step, step);
         // One way or the other, and never both.
         let ways = [("left/pay#0", "left/pay_v2#0"), ("close#0", "close_v2#0")];
         for (one, other) in ways {
-            assert_ne!(
-                made(one).is_some(),
-                made(other).is_some(),
-                "seed {seed}: {one}"
-            );
-            if made(one).is_some() {
-                old += 1
-            } else {
-                new += 1
-            }
+            assert_ne!(made(one).is_some(), made(other).is_some(), "seed {seed}: {one}");
+            if made(one).is_some() { old += 1 } else { new += 1 }
         }
-        assert_eq!(
-            made("left/audit#0").is_some(),
-            made("left/pay_v2#0").is_some()
-        );
+        assert_eq!(made("left/audit#0").is_some(), made("left/pay_v2#0").is_some());
     }
-    assert!(
-        old > 50 && new > 50,
-        "both ways were to be taken: {old} old, {new} new"
-    );
+    assert!(old > 50 && new > 50, "both ways were to be taken: {old} old, {new} new");
 }
 
 #[test]
 fn a_new_thread_takes_the_new_way_wherever_it_crashes_until_the_answer_is_durable() {
     for seed in 0..200 {
-        let mut simulation = Simulation::new(seed, (), |world| Changed {
-            world,
-            changed: true,
-        });
+        let mut simulation = Simulation::new(seed, (), |world| Changed { world, changed: true });
         let Ran::Ended(result) = simulation.incarnation(Crash::Never) else {
             panic!("it crashed");
         };
         result.unwrap();
-        assert_eq!(
-            simulation.world.trace(),
-            ["audited", "thrice"],
-            "seed {seed}"
-        );
+        assert_eq!(simulation.world.trace(), ["audited", "thrice"], "seed {seed}");
         // And a thread that crashed ends all the same, and replays.
-        let mut simulation = Simulation::new(seed, (), |world| Changed {
-            world,
-            changed: true,
-        });
+        let mut simulation = Simulation::new(seed, (), |world| Changed { world, changed: true });
         simulation.settles_doubts = true;
         let result = simulation.chain(6).unwrap();
         let (replayed, _) = simulation.replay();
@@ -416,16 +339,10 @@ fn a_new_thread_takes_the_new_way_wherever_it_crashes_until_the_answer_is_durabl
 #[test]
 fn a_book_says_that_a_thread_diverged() {
     let (mut simulation, _) = recorded(Code::Original);
-    simulation.deploy(|world| Shop {
-        world,
-        code: Code::Renamed,
-    });
+    simulation.deploy(|world| Shop { world, code: Code::Renamed });
     simulation.incarnation(Crash::Never);
     let row = simulation.row().unwrap();
     assert_eq!(row.status, Status::Diverged);
     let detail = row.detail.unwrap();
-    assert!(
-        detail.contains("pay#0") && !detail.contains("4000"),
-        "{detail}"
-    );
+    assert!(detail.contains("pay#0") && !detail.contains("4000"), "{detail}");
 }

@@ -31,11 +31,7 @@ impl Workflow for Counts {
             self.once.fetch_add(1, Ordering::SeqCst);
             Ok(())
         };
-        ctx.step("open-account")
-            .idempotent()
-            .key("account-7")
-            .run(&(), once)
-            .await?;
+        ctx.step("open-account").idempotent().key("account-7").run(&(), once).await?;
         if *left > 0 {
             return Err(ctx.continue_as_new(&(left - 1)).await);
         }
@@ -47,11 +43,7 @@ impl Workflow for Counts {
 async fn episodes_begin_anew_and_keep_signals_and_explicit_identities() {
     let home = Arc::new(MemoryHome::new(MemoryOptions::new()));
     let counts = Counts::default();
-    let book = Deedbook::on(home.clone())
-        .host(counts.clone())
-        .start()
-        .await
-        .unwrap();
+    let book = Deedbook::on(home.clone()).host(counts.clone()).start().await.unwrap();
     book.spawn::<Counts>("c", 5).await.unwrap();
     book.signal("c", "first", &41u32).await.unwrap();
     book.signal("c", "first", &42u32).await.unwrap();
@@ -64,11 +56,7 @@ async fn episodes_begin_anew_and_keep_signals_and_explicit_identities() {
 async fn a_restart_replays_only_the_last_episode() {
     let home = Arc::new(MemoryHome::new(MemoryOptions::new()));
     let counts = Counts::default();
-    let book = Deedbook::on(home.clone())
-        .host(counts.clone())
-        .start()
-        .await
-        .unwrap();
+    let book = Deedbook::on(home.clone()).host(counts.clone()).start().await.unwrap();
     book.spawn::<Counts>("c", 3).await.unwrap();
     loop {
         let info = book.status("c").await.unwrap().unwrap();
@@ -79,11 +67,7 @@ async fn a_restart_replays_only_the_last_episode() {
     }
     let snapshot = home.snapshot();
     let home = Arc::new(MemoryHome::from_snapshot(snapshot, None));
-    let again = Deedbook::on(home)
-        .host(counts.clone())
-        .start()
-        .await
-        .unwrap();
+    let again = Deedbook::on(home).host(counts.clone()).start().await.unwrap();
     again.signal("c", "first", &7u32).await.unwrap();
     assert_eq!(again.wait::<Counts>("c").await.unwrap(), 7);
     assert_eq!(counts.effects.load(Ordering::SeqCst), 4);
@@ -123,8 +107,5 @@ async fn a_wrong_next_input_or_an_open_body_is_refused() {
     let book = Deedbook::memory().host(Restless).start().await.unwrap();
     let error = book.run::<Restless>("r", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stalled, "{error}");
-    assert!(
-        error.to_string().contains("cannot continue as new"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("cannot continue as new"), "{error}");
 }

@@ -55,10 +55,7 @@ impl Driven {
     }
 
     async fn hang(&self, ctx: Context) -> Result<()> {
-        ctx.step("hang")
-            .read()
-            .run(&(), async |_| std::future::pending().await)
-            .await
+        ctx.step("hang").read().run(&(), async |_| std::future::pending().await).await
     }
 
     async fn beside_a_step(&self, ctx: Context) -> Result<()> {
@@ -159,10 +156,7 @@ async fn real_sleep() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a spawned task is what is tested"
-)]
+#[expect(clippy::disallowed_methods, reason = "a spawned task is what is tested")]
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> tokio::task::JoinHandle<()> {
     tokio::spawn(task)
 }
@@ -173,17 +167,12 @@ async fn stalls(way: Way, named: &[&str]) {
     let mut told: Option<String> = None;
     for _ in 0..3 {
         let wrong = Arc::new(AtomicU32::new(0));
-        let driven = Driven {
-            way,
-            wrong: wrong.clone(),
-        };
+        let driven = Driven { way, wrong: wrong.clone() };
         let book = Deedbook::memory().host(driven).start().await.unwrap();
         for _ in 0..2 {
             let run = book.run::<Driven>("t", ());
             let result = tokio::time::timeout(Duration::from_secs(20), run).await;
-            let error = result
-                .unwrap_or_else(|_| panic!("{way:?} hangs"))
-                .unwrap_err();
+            let error = result.unwrap_or_else(|_| panic!("{way:?} hangs")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Stalled, "{way:?}: {error}");
             let error = error.to_string();
             for part in named {
@@ -196,11 +185,7 @@ async fn stalls(way: Way, named: &[&str]) {
         }
         let row = book.status("t").await.unwrap().unwrap().row;
         assert_eq!(row.status, Status::Stalled);
-        assert_eq!(
-            wrong.load(Ordering::SeqCst),
-            0,
-            "{way:?} executed something"
-        );
+        assert_eq!(wrong.load(Ordering::SeqCst), 0, "{way:?} executed something");
         book.shutdown().await.unwrap();
     }
 }
@@ -208,11 +193,7 @@ async fn stalls(way: Way, named: &[&str]) {
 #[tokio::test]
 async fn a_channel_is_reported_with_the_step_before_it() {
     stalls(Way::Channel, &["after first#0", "ctx.signal"]).await;
-    stalls(
-        Way::ChannelAtFirst,
-        &["before its first outcome", "ctx.signal"],
-    )
-    .await;
+    stalls(Way::ChannelAtFirst, &["before its first outcome", "ctx.signal"]).await;
 }
 
 #[tokio::test]
@@ -222,16 +203,8 @@ async fn a_real_sleep_is_reported_with_the_step_before_it() {
 
 #[tokio::test]
 async fn a_real_sleep_that_wins_against_a_step_is_reported_with_the_step_it_led_to() {
-    stalls(
-        Way::RealSleepBesideAStep,
-        &["went on to wrong#0", "ctx.sleep"],
-    )
-    .await;
-    stalls(
-        Way::RealSleepThatEndsIt,
-        &["the workflow ended", "ctx.sleep"],
-    )
-    .await;
+    stalls(Way::RealSleepBesideAStep, &["went on to wrong#0", "ctx.sleep"]).await;
+    stalls(Way::RealSleepThatEndsIt, &["the workflow ended", "ctx.sleep"]).await;
 }
 
 #[tokio::test]
@@ -262,11 +235,7 @@ async fn a_durable_call_in_a_body_is_reported_with_both_names() {
 async fn what_replay_would_not_repeat_is_refused_in_a_body() {
     stalls(Way::UuidInABody, &["the body of outer#0", "`uuid()`"]).await;
     stalls(Way::RandomInABody, &["the body of outer#0", "`random()`"]).await;
-    stalls(
-        Way::PatchedInABody,
-        &["the body of outer#0", "`patched(\"wrong\")`"],
-    )
-    .await;
+    stalls(Way::PatchedInABody, &["the body of outer#0", "`patched(\"wrong\")`"]).await;
 }
 
 #[tokio::test]

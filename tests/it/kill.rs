@@ -56,13 +56,7 @@ fn points(policy: PolicyKind) -> Vec<Vec<String>> {
     ];
     points.extend(single.map(|p| vec![p.to_owned()]));
     // Again while the first crash is being recovered from.
-    for second in [
-        "open",
-        "claim 1",
-        "read 1",
-        "before append 1",
-        "after append 1",
-    ] {
+    for second in ["open", "claim 1", "read 1", "before append 1", "after append 1"] {
         for first in ["pay after effect", "after append 2"] {
             points.push(vec![first.to_owned(), second.to_owned()]);
         }
@@ -83,12 +77,7 @@ fn points(policy: PolicyKind) -> Vec<Vec<String>> {
 fn life(folder: &Path, policy: PolicyKind, point: &str, resolve: bool) -> ExitStatus {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "kill::child::lives", "--nocapture"]);
-    let told = [
-        folder.to_str().unwrap(),
-        policy.as_str(),
-        point,
-        if resolve { "yes" } else { "" },
-    ];
+    let told = [folder.to_str().unwrap(), policy.as_str(), point, if resolve { "yes" } else { "" }];
     for (name, value) in TOLD.iter().zip(told) {
         child.env(name, value);
     }
@@ -111,17 +100,12 @@ fn open_attempts(folder: &Path) -> usize {
         return 0;
     }
     let home = Embedded::open(path, OpenOptions::new()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let id = deedbook::ThreadId::new(child::THREAD).unwrap();
     let page = runtime.block_on(home.read(&id, 0, usize::MAX));
     let Ok(page) = page else { return 0 };
-    let headers: Vec<_> = page
-        .items
-        .iter()
-        .map(|(_, record)| Header::parse(&record.header).unwrap())
-        .collect();
+    let headers: Vec<_> =
+        page.items.iter().map(|(_, record)| Header::parse(&record.header).unwrap()).collect();
     let effect = |h: &&Header| h.kind == Kind::StepIntent && h.key.is_some();
     let ended = |h: &Header| {
         headers.iter().any(|e| {
@@ -142,10 +126,7 @@ fn die_everywhere(policy: PolicyKind) {
         let mut point = points.iter();
         loop {
             lives += 1;
-            assert!(
-                lives < 12,
-                "{policy:?} at {points:?} does not come to an end"
-            );
+            assert!(lives < 12, "{policy:?} at {points:?} does not come to an end");
             let next = point.next();
             let resolve = doubts > 0;
             let status = life(folder, policy, next.map_or("", String::as_str), resolve);

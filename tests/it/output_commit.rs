@@ -56,11 +56,7 @@ async fn n_sequential_effects_cost_n_and_one_commits_of_two_syncs_on_disk() {
         }
         Ok(Vec::new())
     });
-    let book = Deedbook::on(Arc::new(home))
-        .host(code)
-        .start()
-        .await
-        .unwrap();
+    let book = Deedbook::on(Arc::new(home)).host(code).start().await.unwrap();
     // The file grows now and then, which costs a sync of its own: here, not below.
     book.run::<Code>("100", ()).await.unwrap();
     for steps in [1, 5, 20] {
@@ -114,11 +110,7 @@ async fn a_body_with_an_effect_waits_for_its_intent() {
             early = &mut running => panic!("an answer from nowhere: {early:?}"),
             () = settle() => {}
         }
-        assert_eq!(
-            outside.sent().len(),
-            sent,
-            "a body ran before its intent was durable"
-        );
+        assert_eq!(outside.sent().len(), sent, "a body ran before its intent was durable");
         // One more than the groups of the thread: the process said that it begins.
         assert_eq!(home.counts().appends, 1 + sent as u64);
         // The body runs as soon as the group is durable; what it brings waits again.

@@ -55,10 +55,7 @@ struct Maker {
 
 impl Maker {
     fn program(seed: u64) -> Vec<Line> {
-        let mut maker = Self {
-            random: Random::new(seed ^ 0x5eed),
-            lines: 0,
-        };
+        let mut maker = Self { random: Random::new(seed ^ 0x5eed), lines: 0 };
         let length = 2 + maker.random.below(4);
         (0..length).map(|_| maker.line(2)).collect()
     }
@@ -68,10 +65,7 @@ impl Maker {
         let number = self.lines;
         match self.random.below(if depth == 0 { 8 } else { 10 }) {
             0..=3 => self.effect(number),
-            4 => Line::Read {
-                number,
-                fails: self.random.below(3),
-            },
+            4 => Line::Read { number, fails: self.random.below(3) },
             5 => Line::Sleep(number, Duration::from_secs(1 + self.random.below(100))),
             6 => {
                 if self.random.once_in(2) {
@@ -95,11 +89,7 @@ impl Maker {
     }
 
     fn effect(&mut self, number: u64) -> Line {
-        let policies = [
-            PolicyKind::Idempotent,
-            PolicyKind::Reconcile,
-            PolicyKind::AtMostOnce,
-        ];
+        let policies = [PolicyKind::Idempotent, PolicyKind::Reconcile, PolicyKind::AtMostOnce];
         let policy = policies[self.random.index(policies.len())];
         let mut fates = Vec::new();
         // What happened stays so: after it only the answer may still go astray.
@@ -117,12 +107,7 @@ impl Maker {
         }
         let fails = !happened && self.random.once_in(5);
         fates.push(if fails { Fate::Terminal } else { Fate::Happens });
-        Line::Effect {
-            number,
-            policy,
-            fates,
-            inconclusive: self.random.below(2),
-        }
+        Line::Effect { number, policy, fates, inconclusive: self.random.below(2) }
     }
 }
 
@@ -159,22 +144,11 @@ impl Interpreter {
 
     async fn line(&self, ctx: Context, line: &Line, sum: u64) -> Result<u64> {
         match line {
-            Line::Effect {
-                number,
-                policy,
-                fates,
-                inconclusive,
-            } => {
-                let paid = self
-                    .effect(ctx, *number, *policy, fates, *inconclusive, sum)
-                    .await;
+            Line::Effect { number, policy, fates, inconclusive } => {
+                let paid = self.effect(ctx, *number, *policy, fates, *inconclusive, sum).await;
                 paid.or_else(|error| {
                     // A step that failed for good is an outcome like any other.
-                    if error.code() == "closed" {
-                        Ok(13)
-                    } else {
-                        Err(error)
-                    }
+                    if error.code() == "closed" { Ok(13) } else { Err(error) }
                 })
             }
             Line::Read { number, fails } => {
@@ -204,16 +178,13 @@ impl Interpreter {
                 Ok(1)
             }
             Line::Map(number, blocks) => {
-                let results = ctx.map(&format!("map{number}"), blocks, |ctx, block| {
-                    self.block(ctx, block, sum)
-                });
+                let results = ctx
+                    .map(&format!("map{number}"), blocks, |ctx, block| self.block(ctx, block, sum));
                 Ok(results.await?.into_iter().fold(0, mix))
             }
             Line::Join(number, left, right) => {
-                let branches = (
-                    ctx.branch(&format!("left{number}")),
-                    ctx.branch(&format!("right{number}")),
-                );
+                let branches =
+                    (ctx.branch(&format!("left{number}")), ctx.branch(&format!("right{number}")));
                 let left = self.block(branches.0, left, sum);
                 let right = self.block(branches.1, right, sum);
                 let (left, right) = tokio::join!(left, right);
@@ -233,10 +204,7 @@ impl Interpreter {
     ) -> Result<u64> {
         let retry = Retry::attempts(10).first(Duration::from_secs(1));
         let name = format!("{}{number}", policy.as_str());
-        let step = ctx
-            .step(&name)
-            .timeout(Duration::from_secs(30))
-            .retry(retry);
+        let step = ctx.step(&name).timeout(Duration::from_secs(30)).retry(retry);
         let body = async move |op: deedbook::Operation| {
             let nth = usize::try_from(op.attempt()).unwrap_or(1) - 1;
             let fate = *fates.get(nth).or(fates.last()).unwrap();
@@ -337,13 +305,9 @@ fn simulation(seed: u64, program: &Program) -> Simulation<Interpreter> {
 fn left_in_the_window(history: &History) -> BTreeSet<String> {
     let calls = history.calls().iter();
     let left = calls.filter(|call| {
-        call.terms
-            .is_some_and(|t| t.policy == PolicyKind::AtMostOnce)
+        call.terms.is_some_and(|t| t.policy == PolicyKind::AtMostOnce)
             && call.outcome.is_none()
-            && call
-                .attempts
-                .last()
-                .is_some_and(|a| a.end == AttemptEnd::Open)
+            && call.attempts.last().is_some_and(|a| a.end == AttemptEnd::Open)
     });
     left.map(|call| call.id.to_string()).collect()
 }
@@ -354,11 +318,7 @@ fn check(simulation: &Simulation<Interpreter>, what: &str) {
     assert!(wrongs.is_empty(), "{what}: {wrongs:#?}");
     let durable = simulation.durable.lock().unwrap();
     for call in durable.history.calls() {
-        assert!(
-            call.outcome.is_some(),
-            "{what}: {} was not settled",
-            call.id
-        );
+        assert!(call.outcome.is_some(), "{what}: {} was not settled", call.id);
         let (Some(key), Some(terms)) = (&call.key, &call.terms) else {
             continue;
         };
@@ -371,31 +331,18 @@ fn check(simulation: &Simulation<Interpreter>, what: &str) {
             call.outcome.as_ref().map(|o| &o.answer),
             Some(deedbook_journal::history::Answer::Value(_))
         );
-        assert_eq!(
-            value,
-            landed > 0,
-            "{what}: {} happened {landed} times",
-            call.id
-        );
+        assert_eq!(value, landed > 0, "{what}: {} happened {landed} times", call.id);
     }
     for (step, doubt) in &simulation.settled {
         let call = durable.history.find(CallKind::Step, step).unwrap();
         let policy = call.terms.unwrap().policy;
-        assert_eq!(
-            policy,
-            PolicyKind::AtMostOnce,
-            "{what}: {step} was in doubt ({doubt})"
-        );
+        assert_eq!(policy, PolicyKind::AtMostOnce, "{what}: {step} was in doubt ({doubt})");
     }
     for record in simulation.records() {
         let header = Header::parse(&record.header).unwrap();
         if header.kind == Kind::TimerFired {
             let timer = durable.history.opened_at(header.call.unwrap()).unwrap();
-            assert!(
-                header.time >= timer.due.unwrap(),
-                "{what}: {} fired early",
-                timer.id
-            );
+            assert!(header.time >= timer.due.unwrap(), "{what}: {} fired early", timer.id);
         }
     }
 }
@@ -430,11 +377,7 @@ fn crash_everywhere(seed: u64) -> u64 {
             let again = ended(crashed.incarnation(Crash::Never), &what);
             assert_eq!(again, result, "{what}: {program:#?}");
             check(&crashed, &what);
-            let died = crashed
-                .settled
-                .iter()
-                .skip(before)
-                .filter(|(_, d)| *d == Doubt::Crash);
+            let died = crashed.settled.iter().skip(before).filter(|(_, d)| *d == Doubt::Crash);
             let died: BTreeSet<_> = died.map(|(step, _)| step.clone()).collect();
             assert_eq!(died, window, "{what}: in doubt exactly where the crash was");
         }

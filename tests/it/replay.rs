@@ -25,16 +25,11 @@ where
 {
     let half = |first: u64| {
         let seeds = (first..SEEDS).step_by(2);
-        seeds
-            .map(|seed| under(seed, workflow, expected))
-            .sum::<u64>()
+        seeds.map(|seed| under(seed, workflow, expected)).sum::<u64>()
     };
     let executions = std::thread::scope(|scope| {
         let other = scope.spawn(|| half(1));
-        half(0)
-            + other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        half(0) + other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     assert!(executions > SEEDS, "nothing was executed");
 }
@@ -90,9 +85,7 @@ impl OutOfOrder {
         n: u64,
     ) -> impl Future<Output = Result<u64>> + Send + use<'_> {
         let step = ctx.step(name).idempotent().abandon();
-        step.run(&n, async move |op| {
-            self.0.effect(&op, n, Fate::Happens).await
-        })
+        step.run(&n, async move |op| self.0.effect(&op, n, Fate::Happens).await)
     }
 }
 
@@ -122,11 +115,7 @@ impl Workflow for OutOfOrder {
             second = &mut second => { self.0.note(format!("second {}", second?)); 2 }
         };
         let after = self.effect(&ctx, "after", winner).await?;
-        let last = if winner == 1 {
-            second.await?
-        } else {
-            first.await?
-        };
+        let last = if winner == 1 { second.await? } else { first.await? };
         Ok(after.wrapping_add(last).wrapping_add(winner))
     }
 }
@@ -148,15 +137,12 @@ struct SharedMemory(World);
 impl SharedMemory {
     async fn read(&self, ctx: Context, step: String) -> Result<u64> {
         let look = ctx.step("look").read();
-        look.run(&(), async move |_| Ok(self.0.read(&step, 4).await))
-            .await
+        look.run(&(), async move |_| Ok(self.0.read(&step, 4).await)).await
     }
 
     async fn effect(&self, ctx: Context, name: &str, n: u64) -> Result<u64> {
         let step = ctx.step(name).idempotent();
-        let answer = step.run(&n, async move |op| {
-            self.0.effect(&op, n, Fate::Happens).await
-        });
+        let answer = step.run(&n, async move |op| self.0.effect(&op, n, Fate::Happens).await);
         Ok(answer.await? % 1000)
     }
 }
@@ -207,11 +193,7 @@ fn join_whose_branches_share_memory_and_where_undurable_reads_decide_the_path() 
         for n in 0..2 {
             let (position, seen) = outcome(history, &format!("left/look#{n}")).unwrap();
             shared.push((position, seen));
-            let (name, count) = if seen > 1 {
-                ("pay", &mut pay)
-            } else {
-                ("skip", &mut skip)
-            };
+            let (name, count) = if seen > 1 { ("pay", &mut pay) } else { ("skip", &mut skip) };
             let step = format!("left/{name}#{count}");
             *count += 1;
             assert_eq!(argument(history, &step), seen);
@@ -219,11 +201,7 @@ fn join_whose_branches_share_memory_and_where_undurable_reads_decide_the_path() 
         }
         for n in 0..3 {
             let (position, seen) = outcome(history, &format!("right/look#{n}")).unwrap();
-            let memory = shared
-                .iter()
-                .rev()
-                .find(|(p, _)| *p < position)
-                .map_or(0, |s| s.1);
+            let memory = shared.iter().rev().find(|(p, _)| *p < position).map_or(0, |s| s.1);
             let step = format!("right/charge#{n}");
             assert_eq!(argument(history, &step), seen * 10 + memory, "charge {n}");
             total += outcome(history, &step).unwrap().1 % 1000;
@@ -239,23 +217,16 @@ impl Forty {
     async fn branch(&self, ctx: Context, n: u64) -> Result<(u64, u64)> {
         let look = ctx.step("look").read();
         let seen: u64 = look
-            .run(&n, async move |_| {
-                Ok(self.0.read(&format!("{n}/look#0"), 1000).await)
-            })
+            .run(&n, async move |_| Ok(self.0.read(&format!("{n}/look#0"), 1000).await))
             .await?;
         let effect = ctx.step("pay").idempotent();
-        let paid = effect.run(&seen, async move |op| {
-            self.0.effect(&op, seen, Fate::Happens).await
-        });
+        let paid = effect.run(&seen, async move |op| self.0.effect(&op, seen, Fate::Happens).await);
         Ok((n, paid.await?))
     }
 }
 
 fn mix(hash: u64, (n, paid): (u64, u64)) -> u64 {
-    hash.wrapping_mul(31)
-        .wrapping_add(n)
-        .wrapping_mul(31)
-        .wrapping_add(paid)
+    hash.wrapping_mul(31).wrapping_add(n).wrapping_mul(31).wrapping_add(paid)
 }
 
 impl Workflow for Forty {
@@ -265,9 +236,8 @@ impl Workflow for Forty {
 
     async fn run(&self, ctx: Context, (): &()) -> Result<u64> {
         self.0.started();
-        let mut branches: FuturesUnordered<_> = (0..40)
-            .map(|n| self.branch(ctx.branch(&n.to_string()), n))
-            .collect();
+        let mut branches: FuturesUnordered<_> =
+            (0..40).map(|n| self.branch(ctx.branch(&n.to_string()), n)).collect();
         let mut hash = 0;
         while let Some(branch) = branches.next().await {
             let branch = branch?;
@@ -275,10 +245,7 @@ impl Workflow for Forty {
             hash = mix(hash, branch);
         }
         let sum = ctx.step("sum").idempotent();
-        sum.run(&hash, async move |op| {
-            self.0.effect(&op, hash, Fate::Happens).await
-        })
-        .await?;
+        sum.run(&hash, async move |op| self.0.effect(&op, hash, Fate::Happens).await).await?;
         Ok(hash)
     }
 }
@@ -303,16 +270,12 @@ struct Race(World);
 impl Race {
     async fn effect(&self, ctx: Context, name: &str, n: u64) -> Result<u64> {
         let step = ctx.step(name).idempotent().abandon();
-        step.run(&n, async move |op| {
-            self.0.effect(&op, n, Fate::Happens).await
-        })
-        .await
+        step.run(&n, async move |op| self.0.effect(&op, n, Fate::Happens).await).await
     }
 
     async fn read(&self, ctx: Context, name: &str, n: u64, shown: String) -> Result<u64> {
         let step = ctx.step(name).read();
-        step.run(&n, async move |_| Ok(self.0.read(&shown, 5).await))
-            .await
+        step.run(&n, async move |_| Ok(self.0.read(&shown, 5).await)).await
     }
 }
 
@@ -327,14 +290,11 @@ impl Workflow for Race {
         for n in 0..4 {
             let (left, right) = (ctx.branch("left"), ctx.branch("right"));
             let two = async move {
-                let first = self
-                    .read(left.clone(), "one", 0, format!("left/one#{n}"))
-                    .await?;
+                let first = self.read(left.clone(), "one", 0, format!("left/one#{n}")).await?;
                 // How often the second read was reached is not known here: it is made anew each
                 // time.
                 let second = left.branch(&n.to_string());
-                self.read(second, "two", first, format!("left/{n}/two#0"))
-                    .await
+                self.read(second, "two", first, format!("left/{n}/two#0")).await
             };
             let won = tokio::select! {
                 paid = self.effect(ctx.clone(), "pay", 7 + n) => paid? % 1000,

@@ -125,11 +125,7 @@ async fn s46_a_write_that_said_error_may_be_there() {
         assert!(error.to_string().contains("unknown"), "{error}");
         let life = again(life, &code).await;
         assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [7]);
-        assert_eq!(
-            (outside.sent().len(), outside.keys()),
-            (sent, 1),
-            "{last:?}"
-        );
+        assert_eq!((outside.sent().len(), outside.keys()), (sent, 1), "{last:?}");
     }
 }
 
@@ -196,10 +192,7 @@ async fn s52_many_threads_at_once_lose_nothing() {
         assert_eq!(got.unwrap().len(), 25);
     }
     assert_eq!((outside.sent().len(), outside.keys()), (1600, 1600));
-    let done = Filter {
-        statuses: vec![Status::Done],
-        ..Filter::default()
-    };
+    let done = Filter { statuses: vec![Status::Done], ..Filter::default() };
     let listed = book.threads(&done, None, 100).await.unwrap();
     assert_eq!(listed.items.len(), 64);
     // Start, an intent and an outcome for each step, and the end: nothing is missing, nothing
@@ -225,10 +218,7 @@ async fn s56_an_approval_does_not_run_its_neighbours_again() {
     let mut life = begun(&code).await;
     assert_eq!(outside.sent().len(), 1);
     life = again(life, &code).await;
-    life.book
-        .decide("t", "delete#0", true, "user:a", "")
-        .await
-        .unwrap();
+    life.book.decide("t", "delete#0", true, "user:a", "").await.unwrap();
     assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [7, 7]);
     assert_eq!(outside.sent().len(), 2);
 }
@@ -251,10 +241,7 @@ async fn s57_s58_approvals_in_a_loop_stay_with_their_round() {
         // Each answer is given to another process than the one that asked.
         life = again(life, &code).await;
         let request = format!("ok#{round}");
-        life.book
-            .decide("t", &request, round == 2, "user:a", "")
-            .await
-            .unwrap();
+        life.book.decide("t", &request, round == 2, "user:a", "").await.unwrap();
         life.settle().await;
     }
     assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [2]);
@@ -282,10 +269,7 @@ async fn b05_b07_what_was_done_before_a_pause_is_not_done_again_behind_it() {
     assert_eq!(life.row("t").await.status, Status::Waiting);
     assert_eq!(life.count("t", Kind::StepDone).await, 1);
     life = again(life, &code).await;
-    life.book
-        .decide("t", "ask#0", true, "user:a", "")
-        .await
-        .unwrap();
+    life.book.decide("t", "ask#0", true, "user:a", "").await.unwrap();
     assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [1, 1]);
     assert_eq!(outside.sent().len(), 1);
 }

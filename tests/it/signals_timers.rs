@@ -140,36 +140,19 @@ async fn s55_every_answer_goes_to_its_own_question() {
     .await;
     life.book.spawn::<Code>("t", ()).await.unwrap();
     life.settle().await;
-    let unnamed = life
-        .book
-        .decide("t", "pay#0", true, "user:a", "")
-        .await
-        .unwrap_err();
+    let unnamed = life.book.decide("t", "pay#0", true, "user:a", "").await.unwrap_err();
     assert_eq!(unnamed.kind(), ErrorKind::NotFound);
     for open in ["each/0/pay#0", "each/1/pay#0", "each/2/pay#0"] {
         assert!(unnamed.to_string().contains(open), "{unnamed}");
     }
-    life.book
-        .decide("t", "each/2/pay#0", false, "user:a", "too much")
-        .await
-        .unwrap();
+    life.book.decide("t", "each/2/pay#0", false, "user:a", "too much").await.unwrap();
     life = again(life, &code).await;
-    life.book
-        .decide("t", "each/0/pay#0", true, "user:b", "")
-        .await
-        .unwrap();
+    life.book.decide("t", "each/0/pay#0", true, "user:b", "").await.unwrap();
     life = again(life, &code).await;
     // The first answer counts; whoever comes later is told so.
-    let second = life
-        .book
-        .decide("t", "each/0/pay#0", false, "user:c", "")
-        .await
-        .unwrap_err();
+    let second = life.book.decide("t", "each/0/pay#0", false, "user:c", "").await.unwrap_err();
     assert_eq!(second.kind(), ErrorKind::Refused, "{second}");
-    life.book
-        .decide("t", "each/1/pay#0", true, "user:a", "")
-        .await
-        .unwrap();
+    life.book.decide("t", "each/1/pay#0", true, "user:a", "").await.unwrap();
     assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [1, 2, 30]);
 }
 
@@ -282,9 +265,7 @@ async fn s76_a_clock_that_jumps_neither_fires_early_nor_fails_what_runs() {
         }
         Ok(vec![])
     });
-    let home = Arc::new(MemoryHome::new(
-        MemoryOptions::new().time(wall.source().unwrap()),
-    ));
+    let home = Arc::new(MemoryHome::new(MemoryOptions::new().time(wall.source().unwrap())));
     let book = Deedbook::on(home.clone()).clock(wall.clone()).host(code);
     let book = book.start().await.unwrap();
     book.spawn::<Code>("t", ()).await.unwrap();
@@ -301,10 +282,7 @@ async fn s76_a_clock_that_jumps_neither_fires_early_nor_fails_what_runs() {
     assert_eq!(outside.sent().len(), 2);
     wall.set(11 * 3600);
     settle().await;
-    assert_eq!(
-        book.status("t").await.unwrap().unwrap().row.status,
-        Status::Sleeping
-    );
+    assert_eq!(book.status("t").await.unwrap().unwrap().row.status, Status::Sleeping);
     wall.set(15 * 3600 + 60);
     settle().await;
     book.wait::<Code>("t").await.unwrap();
@@ -313,11 +291,7 @@ async fn s76_a_clock_that_jumps_neither_fires_early_nor_fails_what_runs() {
     let times: Vec<_> = page
         .items
         .iter()
-        .map(|(_, r)| {
-            deedbook_journal::record::Header::parse(&r.header)
-                .unwrap()
-                .time
-        })
+        .map(|(_, r)| deedbook_journal::record::Header::parse(&r.header).unwrap().time)
         .collect();
     assert!(times.is_sorted(), "{times:?}");
 }
@@ -332,23 +306,14 @@ async fn five_thousand_parked_threads_are_rows_and_all_wake() {
     })
     .await;
     for n in 0..THREADS {
-        life.book
-            .spawn::<Code>(format!("t-{n:04}"), ())
-            .await
-            .unwrap();
+        life.book.spawn::<Code>(format!("t-{n:04}"), ()).await.unwrap();
     }
     life.settle().await;
-    let all = |statuses: Vec<Status>| Filter {
-        statuses,
-        ..Filter::default()
-    };
+    let all = |statuses: Vec<Status>| Filter { statuses, ..Filter::default() };
     let sleeping = all(vec![Status::Sleeping]);
     let page = life.book.threads(&sleeping, None, 10_000).await.unwrap();
     assert_eq!(page.items.len(), THREADS);
-    assert!(
-        page.items.iter().all(|t| t.holder.is_none()),
-        "a parked thread is held"
-    );
+    assert!(page.items.iter().all(|t| t.holder.is_none()), "a parked thread is held");
     // A new process takes none of them up before its time.
     let life = again(life, &code).await;
     let page = life.book.threads(&sleeping, None, 10_000).await.unwrap();
@@ -368,10 +333,7 @@ async fn five_thousand_parked_threads_are_rows_and_all_wake() {
 #[tokio::test]
 async fn a_shutdown_parks_everything_and_the_next_start_resumes_it() {
     let (clock, outside) = (VirtualClock::new(), Outside::default());
-    outside.then([
-        harness::outside::Does::Waits(1),
-        harness::outside::Does::Hangs,
-    ]);
+    outside.then([harness::outside::Does::Waits(1), harness::outside::Does::Hangs]);
     let code = Code::new(&outside, |ctx, outside| async move {
         let step = ctx.step("pay").idempotent();
         let paid = step.run(&1, async |op| outside.send(op).await).await?;

@@ -34,16 +34,10 @@ impl Workflow for RefundAgent {
     type Output = Option<Receipt>;
 
     async fn run(&self, ctx: Context, refund: &Refund) -> Result<Option<Receipt>> {
-        let needs_human = ctx
-            .step("assess")
-            .read()
-            .run(refund, async |_| Ok(refund.amount > 100))
-            .await?;
+        let needs_human =
+            ctx.step("assess").read().run(refund, async |_| Ok(refund.amount > 100)).await?;
         if needs_human {
-            let granted: bool = ctx
-                .signal("approval")
-                .within(Duration::from_secs(7))
-                .await?;
+            let granted: bool = ctx.signal("approval").within(Duration::from_secs(7)).await?;
             if !granted {
                 return Ok(None);
             }
@@ -54,9 +48,7 @@ impl Workflow for RefundAgent {
             .honoured_for(Duration::from_secs(24 * 3600))
             .run(refund, async |op| {
                 self.paid.fetch_add(1, Ordering::SeqCst);
-                Ok(Receipt {
-                    key: op.key().to_owned(),
-                })
+                Ok(Receipt { key: op.key().to_owned() })
             })
             .await?;
         ctx.sleep("settle", Duration::from_millis(20)).await?;
@@ -74,37 +66,16 @@ impl Workflow for RefundAgent {
 #[tokio::test]
 async fn the_example_of_the_design_runs() {
     let agent = RefundAgent::default();
-    let book = Deedbook::memory()
-        .host(agent.clone())
-        .start()
-        .await
-        .unwrap();
-    let refund = Refund {
-        id: "1".into(),
-        amount: 5,
-    };
-    let receipt = book
-        .run::<RefundAgent>("order-4821", refund.clone())
-        .await
-        .unwrap()
-        .unwrap();
+    let book = Deedbook::memory().host(agent.clone()).start().await.unwrap();
+    let refund = Refund { id: "1".into(), amount: 5 };
+    let receipt = book.run::<RefundAgent>("order-4821", refund.clone()).await.unwrap().unwrap();
     assert!(receipt.key.starts_with("dk1_"));
-    let again = book
-        .run::<RefundAgent>("order-4821", refund)
-        .await
-        .unwrap()
-        .unwrap();
+    let again = book.run::<RefundAgent>("order-4821", refund).await.unwrap().unwrap();
     assert_eq!(again, receipt);
     assert_eq!(agent.paid.load(Ordering::SeqCst), 1);
     assert_eq!(agent.mailed.load(Ordering::SeqCst), 1);
-    let other = Refund {
-        id: "1".into(),
-        amount: 6,
-    };
-    let conflict = book
-        .run::<RefundAgent>("order-4821", other)
-        .await
-        .unwrap_err();
+    let other = Refund { id: "1".into(), amount: 6 };
+    let conflict = book.run::<RefundAgent>("order-4821", other).await.unwrap_err();
     assert_eq!(conflict.kind(), ErrorKind::Conflict, "{conflict}");
     assert!(conflict.to_string().contains("/amount"), "{conflict}");
     book.shutdown().await.unwrap();
@@ -113,24 +84,14 @@ async fn the_example_of_the_design_runs() {
 #[tokio::test]
 async fn a_signal_is_waited_for_and_a_wait_can_be_bounded() {
     let agent = RefundAgent::default();
-    let book = Deedbook::memory()
-        .host(agent.clone())
-        .start()
-        .await
-        .unwrap();
-    let refund = Refund {
-        id: "2".into(),
-        amount: 500,
-    };
+    let book = Deedbook::memory().host(agent.clone()).start().await.unwrap();
+    let refund = Refund { id: "2".into(), amount: 500 };
     book.spawn::<RefundAgent>("order-2", refund).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), async {
         loop {
             let info = book.status("order-2").await.unwrap().unwrap();
             if info.row.status == Status::Waiting {
-                assert_eq!(
-                    info.row.detail.as_deref(),
-                    Some("signal approval (and 1 more)")
-                );
+                assert_eq!(info.row.detail.as_deref(), Some("signal approval (and 1 more)"));
                 break;
             }
             tokio::task::yield_now().await;
@@ -174,25 +135,11 @@ async fn a_book_in_a_file_is_closed_and_opened_again() {
     assert_eq!(missing.kind(), ErrorKind::Open, "{missing}");
     assert!(!path.exists());
     let agent = RefundAgent::default();
-    let refund = Refund {
-        id: "1".into(),
-        amount: 5,
-    };
-    let book = Deedbook::open_or_create(&path)
-        .host(agent.clone())
-        .start()
-        .await
-        .unwrap();
-    let first = book
-        .run::<RefundAgent>("order-1", refund.clone())
-        .await
-        .unwrap();
+    let refund = Refund { id: "1".into(), amount: 5 };
+    let book = Deedbook::open_or_create(&path).host(agent.clone()).start().await.unwrap();
+    let first = book.run::<RefundAgent>("order-1", refund.clone()).await.unwrap();
     book.shutdown().await.unwrap();
-    let book = Deedbook::open(&path)
-        .host(agent.clone())
-        .start()
-        .await
-        .unwrap();
+    let book = Deedbook::open(&path).host(agent.clone()).start().await.unwrap();
     let again = book.run::<RefundAgent>("order-1", refund).await.unwrap();
     assert_eq!(first, again);
     assert_eq!(agent.paid.load(Ordering::SeqCst), 1);

@@ -35,11 +35,7 @@ pub(crate) fn equal<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -
 
 /// Fails the case unless the condition holds.
 pub(crate) fn holds(what: &str, condition: bool) -> Said {
-    if condition {
-        Ok(())
-    } else {
-        fail(format!("{what} does not hold"))
-    }
+    if condition { Ok(()) } else { fail(format!("{what} does not hold")) }
 }
 
 /// The value, or a failed case.
@@ -106,18 +102,10 @@ impl Pen {
 
     /// The next record, with one payload.
     pub(crate) fn record(&self, time: StoreTime, bytes: &[u8]) -> Record {
-        let kind = if self.next == 0 {
-            Kind::ThreadStart
-        } else {
-            Kind::Marker
-        };
+        let kind = if self.next == 0 { Kind::ThreadStart } else { Kind::Marker };
         let thread = self.thread.clone();
         let header = Header::new(thread, self.next, self.epoch, kind, time, 0);
-        let payload = Payload {
-            role: Role::Value,
-            salt: [7; 32],
-            bytes: bytes.into(),
-        };
+        let payload = Payload { role: Role::Value, salt: [7; 32], bytes: bytes.into() };
         Record::seal(&self.identity.log_id, &self.head, header, vec![payload]).1
     }
 
@@ -164,9 +152,7 @@ pub(crate) async fn put(home: &dyn Checkpointer, append: Append) -> Result<Posit
     let mut results = home.append(vec![append]).await;
     match (results.pop(), results.is_empty()) {
         (Some(result), true) => result,
-        _ => Err(StoreError::Failed {
-            why: "one element was not answered by one result".into(),
-        }),
+        _ => Err(StoreError::Failed { why: "one element was not answered by one result".into() }),
     }
 }
 
@@ -191,11 +177,7 @@ pub(crate) async fn posts(
     message: Message,
     expected: Posted,
 ) -> Said {
-    equal(
-        "posting",
-        &good("posting", home.post(to, message).await)?,
-        &expected,
-    )
+    equal("posting", &good("posting", home.post(to, message).await)?, &expected)
 }
 
 /// All records of a thread, read in pages of this size; the chain is checked on the way.

@@ -43,19 +43,13 @@ impl Report {
     /// Whether no case failed.
     #[must_use]
     pub fn passed(&self) -> bool {
-        !self
-            .outcomes
-            .iter()
-            .any(|(_, o)| matches!(o, Outcome::Failed(_)))
+        !self.outcomes.iter().any(|(_, o)| matches!(o, Outcome::Failed(_)))
     }
 
     /// How many cases were skipped.
     #[must_use]
     pub fn skipped(&self) -> usize {
-        self.outcomes
-            .iter()
-            .filter(|(_, o)| matches!(o, Outcome::Skipped(_)))
-            .count()
+        self.outcomes.iter().filter(|(_, o)| matches!(o, Outcome::Skipped(_))).count()
     }
 }
 

@@ -131,15 +131,8 @@ impl MemoryHome {
     }
 
     fn with(identity: StoreIdentity, time: Option<TimeSource>, state: State) -> Self {
-        let inner = Inner {
-            state,
-            ..Inner::default()
-        };
-        Self {
-            identity,
-            clock: StoreClock::new(time),
-            inner: Mutex::new(inner),
-        }
+        let inner = Inner { state, ..Inner::default() };
+        Self { identity, clock: StoreClock::new(time), inner: Mutex::new(inner) }
     }
 
     /// What a crash at this moment would leave. Works on a stopped and on a closed home too.
@@ -151,11 +144,7 @@ impl MemoryHome {
             thread.hold = None;
         }
         let last = state.threads.values().map(|t| t.tail.time).max();
-        MemorySnapshot {
-            identity: self.identity.clone(),
-            state,
-            last: last.unwrap_or_default(),
-        }
+        MemorySnapshot { identity: self.identity.clone(), state, last: last.unwrap_or_default() }
     }
 
     /// From now on `count` more groups are stored (an erasure counts as one); the group after
@@ -258,9 +247,7 @@ impl Checkpointer for MemoryHome {
         Box::pin(async move {
             let mut inner = self.open()?;
             inner.counts.reads += 1;
-            inner
-                .state
-                .read(&self.identity.log_id, thread, from, bytes_max)
+            inner.state.read(&self.identity.log_id, thread, from, bytes_max)
         })
     }
 
@@ -330,9 +317,7 @@ impl Checkpointer for MemoryHome {
         Box::pin(async move {
             self.group(|inner| {
                 let records = note.records.len();
-                let tail = inner
-                    .state
-                    .erase(&self.identity.log_id, (thread, n, role), note);
+                let tail = inner.state.erase(&self.identity.log_id, (thread, n, role), note);
                 self.stored(inner, records, tail)
             })?
         })
@@ -347,30 +332,14 @@ impl Checkpointer for MemoryHome {
 }
 
 fn unknown() -> StoreError {
-    StoreError::Unknown {
-        why: "the home in memory was told to stop here".into(),
-    }
+    StoreError::Unknown { why: "the home in memory was told to stop here".into() }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an identity is made of fresh randomness"
-)]
-#[expect(
-    clippy::expect_used,
-    reason = "without randomness no identity can be made at all"
-)]
+#[expect(clippy::disallowed_methods, reason = "an identity is made of fresh randomness")]
+#[expect(clippy::expect_used, reason = "without randomness no identity can be made at all")]
 fn random_identity() -> StoreIdentity {
-    let mut identity = StoreIdentity {
-        log_id: [0; 16],
-        namespace: [0; 16],
-        secret: [0; 32],
-    };
-    for part in [
-        &mut identity.log_id[..],
-        &mut identity.namespace,
-        &mut identity.secret,
-    ] {
+    let mut identity = StoreIdentity { log_id: [0; 16], namespace: [0; 16], secret: [0; 32] };
+    for part in [&mut identity.log_id[..], &mut identity.namespace, &mut identity.secret] {
         getrandom::fill(part).expect("the system gives random bytes");
     }
     identity

@@ -46,9 +46,7 @@ impl State {
         let mut seen = HashSet::new();
         for id in &append.consumes {
             if thread.posted.get(id) != Some(&true) || !seen.insert(*id) {
-                return Err(StoreError::Moved {
-                    next: thread.tail.next,
-                });
+                return Err(StoreError::Moved { next: thread.tail.next });
             }
         }
         Ok(after)
@@ -88,17 +86,12 @@ impl State {
         }
         self.admit(log_id, &note)?;
         let thread = self.threads.get_mut(id).ok_or(StoreError::NoSuchThread)?;
-        let record = usize::try_from(n)
-            .ok()
-            .and_then(|n| thread.records.get_mut(n));
+        let record = usize::try_from(n).ok().and_then(|n| thread.records.get_mut(n));
         let record =
             record.ok_or_else(|| refused(format!("there is no record {n} to erase in")))?;
         let at = record.payloads.iter().position(|p| p.role == role);
         let at = at.ok_or_else(|| {
-            refused(format!(
-                "record {n} has no payload {} to erase",
-                role.as_str()
-            ))
+            refused(format!("record {n} has no payload {} to erase", role.as_str()))
         })?;
         record.payloads.remove(at);
         self.append(log_id, note)
@@ -125,18 +118,13 @@ impl State {
         for (n, record) in (from..).zip(thread.records.iter().skip(start)) {
             bytes = bytes.saturating_add(record.size());
             if bytes > bytes_max && !items.is_empty() {
-                return Ok(Page {
-                    items,
-                    next: Some(n),
-                });
+                return Ok(Page { items, next: Some(n) });
             }
-            record
-                .verify(log_id, &prev)
-                .map_err(|why| StoreError::Damaged {
-                    thread: id.clone(),
-                    n,
-                    why: why.into(),
-                })?;
+            record.verify(log_id, &prev).map_err(|why| StoreError::Damaged {
+                thread: id.clone(),
+                n,
+                why: why.into(),
+            })?;
             prev = record.hash;
             items.push((n, record.clone()));
         }
@@ -266,9 +254,7 @@ impl State {
     }
 
     pub(crate) fn log(&self, from: LogIndex, max: usize) -> Page<LogEntry, LogIndex> {
-        let start = usize::try_from(from)
-            .unwrap_or(usize::MAX)
-            .min(self.log.len());
+        let start = usize::try_from(from).unwrap_or(usize::MAX).min(self.log.len());
         let items: Vec<_> = self.log.iter().skip(start).take(max).cloned().collect();
         let end = start + items.len();
         let next = (end < self.log.len()).then_some(end as LogIndex);
@@ -278,11 +264,7 @@ impl State {
 
 /// Since when a due thread is due: one with a message, at once.
 fn due_since(thread: &Thread) -> StoreTime {
-    if thread.inbox.is_empty() {
-        thread.row.wake_at.unwrap_or_default()
-    } else {
-        StoreTime(0)
-    }
+    if thread.inbox.is_empty() { thread.row.wake_at.unwrap_or_default() } else { StoreTime(0) }
 }
 
 fn consume(thread: &mut Thread, consumed: &[MessageId]) {

@@ -57,10 +57,7 @@ impl Thread {
     /// Raises the epoch and leases the thread.
     pub(crate) fn take(&mut self, id: &ThreadId, by: &Arc<str>, until: StoreTime) -> Lease {
         self.epoch.0 += 1;
-        self.hold = Some(Hold {
-            by: Arc::clone(by),
-            until,
-        });
+        self.hold = Some(Hold { by: Arc::clone(by), until });
         Lease {
             thread: id.clone(),
             epoch: self.epoch,

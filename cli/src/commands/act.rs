@@ -22,9 +22,7 @@ pub(crate) fn by(who: &Who) -> Result<String, Failure> {
     }
     match std::env::var("USER") {
         Ok(user) if !user.is_empty() => Ok(format!("user:{user}")),
-        _ => Err(Failure::usage(
-            "who does this is not known; say it with `--by`",
-        )),
+        _ => Err(Failure::usage("who does this is not known; say it with `--by`")),
     }
 }
 
@@ -34,10 +32,7 @@ pub(crate) fn message_id() -> Result<MessageId, Failure> {
 }
 
 /// The one place of the tool that takes randomness.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the module that owns it in the tool"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the module that owns it in the tool")]
 fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
@@ -73,27 +68,17 @@ fn report(thread: &ThreadId, acted: &Acted, said: &str, out: &mut Out<'_>) -> Ou
         }))?;
         return Ok(code::OK);
     }
-    out.line(&format!(
-        "{said} (record {} of {})",
-        acted.position,
-        safe(thread.as_str())
-    ))?;
+    out.line(&format!("{said} (record {} of {})", acted.position, safe(thread.as_str())))?;
     if acted.admitted_before > 0 {
         let count = acted.admitted_before;
-        out.line(&format!(
-            "{count} earlier message(s) of its inbox were taken in before"
-        ))?;
+        out.line(&format!("{count} earlier message(s) of its inbox were taken in before"))?;
     }
     let detail = row.detail.as_deref().map(|d| format!(": {}", safe(d)));
     let next = match row.status.is_ended() {
         true => "",
         false => "; its program takes it up at its next start",
     };
-    out.line(&format!(
-        "the thread is {}{}{next}",
-        row.status,
-        detail.unwrap_or_default()
-    ))?;
+    out.line(&format!("the thread is {}{}{next}", row.status, detail.unwrap_or_default()))?;
     Ok(code::OK)
 }
 
@@ -119,18 +104,12 @@ pub(crate) fn call<'a>(
                 CallKind::Approval => "approval request",
                 _ => kind.as_str(),
             };
-            let known: Vec<String> = of_kind()
-                .take(20)
-                .map(|c| safe(&c.id.to_string()))
-                .collect();
+            let known: Vec<String> = of_kind().take(20).map(|c| safe(&c.id.to_string())).collect();
             let known = match known.is_empty() {
                 true => "there is none".to_owned(),
                 false => format!("there are {}", known.join(", ")),
             };
-            Err(Failure::new(format!(
-                "there is no {what} {}; {known}",
-                safe(text)
-            )))
+            Err(Failure::new(format!("there is no {what} {}; {known}", safe(text))))
         }
     }
 }

@@ -86,17 +86,9 @@ fn request<'a>(history: &'a History, args: &Decide) -> Result<&'a Call, Failure>
         (Some(request), None) => Ok(request),
         _ => {
             let list: String = open(history)
-                .map(|c| {
-                    format!(
-                        "\n  {}  since {}",
-                        safe(&c.id.to_string()),
-                        time(c.opened_time)
-                    )
-                })
+                .map(|c| format!("\n  {}  since {}", safe(&c.id.to_string()), time(c.opened_time)))
                 .collect();
-            Err(Failure::new(format!(
-                "several approval requests are open; name one:{list}"
-            )))
+            Err(Failure::new(format!("several approval requests are open; name one:{list}")))
         }
     }
 }

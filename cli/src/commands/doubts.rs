@@ -23,11 +23,8 @@ pub(crate) async fn run(
 ) -> Outcome {
     let now = home.now().await?;
     let statuses = Status::ALL.into_iter().filter(|s| !s.is_ended()).collect();
-    let filter = Filter {
-        statuses,
-        prefix: args.prefix.as_deref().map(Into::into),
-        ..Filter::default()
-    };
+    let filter =
+        Filter { statuses, prefix: args.prefix.as_deref().map(Into::into), ..Filter::default() };
     let mut list = List::new(home, filter);
     let mut any = false;
     let mut unread = None;
@@ -64,10 +61,7 @@ fn one(
     if out.json {
         return out.object(&object(thread, call, doubt, prefix));
     }
-    out.styled(
-        Style::Alert,
-        &format!("{}  {}", safe(thread.as_str()), call.id),
-    )?;
+    out.styled(Style::Alert, &format!("{}  {}", safe(thread.as_str()), call.id))?;
     out.end()?;
     describe(thread, call, doubt, now, prefix, out)
 }
@@ -84,15 +78,8 @@ pub(crate) fn describe(
     let since = since(call);
     let policy = call.terms.map_or("unknown", |t| t.policy.as_str());
     out.line(&format!("  why       {doubt}"))?;
-    out.line(&format!(
-        "  since     {} ({} ago)",
-        time(since),
-        span(now.since(since))
-    ))?;
-    out.line(&format!(
-        "  policy    {policy}, {} attempt(s)",
-        call.attempts.len()
-    ))?;
+    out.line(&format!("  since     {} ({} ago)", time(since), span(now.since(since))))?;
+    out.line(&format!("  policy    {policy}, {} attempt(s)", call.attempts.len()))?;
     let key = call.key.as_deref().map_or_else(|| "none".to_owned(), safe);
     out.line(&format!("  key       {key}"))?;
     for (number, command) in commands(thread, call, prefix).iter().enumerate() {
@@ -135,9 +122,5 @@ fn commands(thread: &ThreadId, call: &Call, prefix: &str) -> [String; 3] {
     // A thread or step that begins with `-` must not be read as an option.
     let line =
         |verdict: &str| format!("{prefix} resolve {verdict} --reason WHY -- {thread} {step}");
-    [
-        line("--happened JSON"),
-        line("--did-not-happen"),
-        line("--failed MESSAGE"),
-    ]
+    [line("--happened JSON"), line("--did-not-happen"), line("--failed MESSAGE")]
 }

@@ -50,9 +50,7 @@ pub(crate) async fn run(
         }))?;
     } else {
         let (records, threads) = (totals.records, totals.threads);
-        out.line(&format!(
-            "exported {records} records of {threads} threads to {shown}"
-        ))?;
+        out.line(&format!("exported {records} records of {threads} threads to {shown}"))?;
     }
     Ok(code::OK)
 }
@@ -84,12 +82,7 @@ async fn export(
         Some(thread) => one(home, thread, &opening, &mut lines).await?,
         None => all(home, &opening, &mut lines).await?,
     }
-    let Lines {
-        write,
-        totals,
-        progress,
-        ..
-    } = lines;
+    let Lines { write, totals, progress, .. } = lines;
     if progress {
         eprint_progress("\r\u{1b}[K");
     }
@@ -139,9 +132,7 @@ async fn all(
             }
             .into());
         }
-        let head = heads
-            .entry(entry.thread.clone())
-            .or_insert(RecordHash::ZERO);
+        let head = heads.entry(entry.thread.clone()).or_insert(RecordHash::ZERO);
         lines.record(&entry.thread, entry.n, &record, *head)?;
         *head = record.hash;
     }
@@ -200,16 +191,9 @@ impl Aside {
         let name = path.file_name();
         let name = name.ok_or_else(|| Failure::usage(format!("{shown} names no file")))?;
         let there = fs::symlink_metadata(path).is_ok();
-        let same = || {
-            Some((
-                fs::canonicalize(path).ok()?,
-                fs::canonicalize(journal?).ok()?,
-            ))
-        };
+        let same = || Some((fs::canonicalize(path).ok()?, fs::canonicalize(journal?).ok()?));
         if same().is_some_and(|(a, b)| a == b) {
-            return Err(Failure::new(format!(
-                "{shown} is the journal itself; name another file"
-            )));
+            return Err(Failure::new(format!("{shown} is the journal itself; name another file")));
         }
         if there && !replace {
             return Err(Failure::new(format!(
@@ -220,16 +204,9 @@ impl Aside {
         aside_name.push(name);
         aside_name.push(format!(".{}.part", std::process::id()));
         let aside = path.with_file_name(aside_name);
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&aside);
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&aside);
         let file = file.map_err(|e| {
-            Failure::new(format!(
-                "cannot make {}: {e}",
-                safe(&aside.to_string_lossy())
-            ))
+            Failure::new(format!("cannot make {}: {e}", safe(&aside.to_string_lossy())))
         })?;
         Ok(Self {
             file: Some(BufWriter::with_capacity(256 * 1024, file)),
@@ -250,9 +227,7 @@ impl Aside {
         let Some(file) = self.file.take() else {
             return Ok(());
         };
-        let file = file
-            .into_inner()
-            .map_err(|e| Failure::from(e.into_error()))?;
+        let file = file.into_inner().map_err(|e| Failure::from(e.into_error()))?;
         file.sync_all()?;
         let named = match self.replace {
             true => fs::rename(&self.aside, &self.path),

@@ -16,10 +16,7 @@ pub(crate) async fn run(args: &Init, journal: Option<&Path>, out: &mut Out<'_>) 
     let identity = home.identity().clone();
     home.close().await?;
     let path = path.to_string_lossy();
-    let (log_id, namespace) = (
-        hex::encode(&identity.log_id),
-        hex::encode(&identity.namespace),
-    );
+    let (log_id, namespace) = (hex::encode(&identity.log_id), hex::encode(&identity.namespace));
     if out.json {
         out.object(&serde_json::json!({
             "v": JSON_VERSION,

@@ -42,11 +42,7 @@ fn derive(args: &Key, namespace: &Namespace) -> Result<OperationKey, Failure> {
         (ScopeArg::Thread, Some(thread)) => KeyScope::Thread(thread),
         (ScopeArg::Thread, None) => return Err(Failure::usage("name the thread with `--thread`")),
     };
-    let branch = args
-        .branch
-        .iter()
-        .map(|b| name(b))
-        .collect::<Result<_, _>>()?;
+    let branch = args.branch.iter().map(|b| name(b)).collect::<Result<_, _>>()?;
     let branch = Branch::new(branch).map_err(|e| Failure::usage(safe(&e.to_string())))?;
     let canonical;
     let identity = match (&args.key, &args.by_arguments) {
@@ -57,10 +53,7 @@ fn derive(args: &Key, namespace: &Namespace) -> Result<OperationKey, Failure> {
         (None, Some(arguments)) => {
             let value = read::value(arguments)?;
             canonical = canonical::of_msgpack(&value, &ValueLimits::new())?;
-            KeyIdentity::Arguments {
-                canonical: &canonical,
-                occurrence: args.occurrence,
-            }
+            KeyIdentity::Arguments { canonical: &canonical, occurrence: args.occurrence }
         }
         (None, None) => KeyIdentity::Positional {
             episode: args.episode,
@@ -69,11 +62,5 @@ fn derive(args: &Key, namespace: &Namespace) -> Result<OperationKey, Failure> {
         },
     };
     let step = step.as_str();
-    Ok(OperationKey::derive(
-        namespace,
-        scope,
-        step,
-        identity,
-        args.generation,
-    ))
+    Ok(OperationKey::derive(namespace, scope, step, identity, args.generation))
 }

@@ -25,11 +25,7 @@ pub(crate) async fn run(args: &Resolve, home: &dyn Checkpointer, out: &mut Out<'
     let step = act::call(&found.history, CallKind::Step, &args.step);
     let step = step.map_err(|e| read::about(&thread, e))?;
     let message = operator::resolve(act::message_id()?, &step.id, verdict, &args.reason, &by)?;
-    let said = format!(
-        "step {}: {word}, by {}",
-        safe(&step.id.to_string()),
-        safe(&by)
-    );
+    let said = format!("step {}: {word}, by {}", safe(&step.id.to_string()), safe(&by));
     act::carry_out(home, &thread, &message, &said, out).await
 }
 
@@ -38,13 +34,7 @@ fn verdict(args: &Resolve) -> Result<(Verdict, &'static str), Failure> {
         return Ok((Verdict::Happened(Bytes(read::value(value)?)), "it happened"));
     }
     if let Some(message) = &args.failed {
-        return Ok((
-            Verdict::Failed(Recorded::new(message)),
-            "it has failed for good",
-        ));
+        return Ok((Verdict::Failed(Recorded::new(message)), "it has failed for good"));
     }
-    Ok((
-        Verdict::DidNotHappen,
-        "it did not happen, and runs again under the same key",
-    ))
+    Ok((Verdict::DidNotHappen, "it did not happen, and runs again under the same key"))
 }

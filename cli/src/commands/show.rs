@@ -32,13 +32,7 @@ pub(crate) async fn run(
     let info = read::info(home, &thread).await?;
     let now = home.now().await?;
     let found = read::found(home, &thread).await?;
-    let show = Shown {
-        state: read::state(&info, Some(&found), now),
-        info,
-        found,
-        now,
-        prefix,
-    };
+    let show = Shown { state: read::state(&info, Some(&found), now), info, found, now, prefix };
     if out.json {
         show.object(args, home, out).await?;
     } else {
@@ -73,10 +67,8 @@ impl Shown<'_> {
         self.head(out)?;
         let mut story = Story::new(self.history());
         let mut records = Records::new(home, self.thread().clone());
-        while let Some((n, record)) = records
-            .next()
-            .await
-            .map_err(|e| read::about(self.thread(), e))?
+        while let Some((n, record)) =
+            records.next().await.map_err(|e| read::about(self.thread(), e))?
         {
             let header = read::header(&record)?;
             let sentence = story.tell(&header, &record);
@@ -94,10 +86,7 @@ impl Shown<'_> {
         out.line(&format!("thread    {}", safe(self.thread().as_str())))?;
         out.line(&format!("workflow  {}", safe(&row.workflow)))?;
         out.piece("status    ")?;
-        out.styled(
-            threads::style(self.state.status),
-            self.state.status.as_str(),
-        )?;
+        out.styled(threads::style(self.state.status), self.state.status.as_str())?;
         out.piece(&format!(" since {}", time(self.state.since)))?;
         if !self.state.status.is_ended() {
             out.piece(&format!(" ({})", span(self.now.since(self.state.since))))?;
@@ -112,10 +101,7 @@ impl Shown<'_> {
         }
         let (records, epoch) = (self.info.next, self.info.epoch.0);
         out.line(&format!("created   {}", time(row.created_at)))?;
-        out.line(&format!(
-            "records   {records}, epoch {epoch}, inbox {}",
-            self.info.inbox
-        ))?;
+        out.line(&format!("records   {records}, epoch {epoch}, inbox {}", self.info.inbox))?;
         if let Some(holder) = &self.info.holder {
             out.line(&format!("held by   {}", safe(holder)))?;
         }
@@ -133,17 +119,10 @@ impl Shown<'_> {
             let asked = request.opened_time;
             out.end()?;
             out.styled(Style::Strong, &format!("approval {} is open", safe(&id)))?;
-            out.line(&format!(
-                " since {} ({})",
-                time(asked),
-                span(self.now.since(asked))
-            ))?;
+            out.line(&format!(" since {} ({})", time(asked), span(self.now.since(asked))))?;
             let content = decide::content(home, self.thread(), request).await?;
             let content = content.as_deref().unwrap_or("(erased)");
-            out.line(&format!(
-                "  shown       {}",
-                cut(content, decide::SHOWN_CHARS_MAX)
-            ))?;
+            out.line(&format!("  shown       {}", cut(content, decide::SHOWN_CHARS_MAX)))?;
             out.line(&format!("  commitment  {}", digest(request)))?;
             for word in ["approve", "deny"] {
                 let (thread, id) = (shell(self.thread().as_str()), shell(&id));
@@ -152,10 +131,7 @@ impl Shown<'_> {
         }
         for (call, doubt) in self.history().doubts(self.now) {
             out.end()?;
-            out.styled(
-                Style::Alert,
-                &format!("step {} is in doubt", safe(&call.id.to_string())),
-            )?;
+            out.styled(Style::Alert, &format!("step {} is in doubt", safe(&call.id.to_string())))?;
             out.end()?;
             doubts::describe(self.thread(), call, doubt, self.now, self.prefix, out)?;
         }
@@ -193,27 +169,19 @@ impl Shown<'_> {
         }
         let records = self.records(args, home).await?;
         let thread = object;
-        out.object(&Object {
-            thread,
-            approvals,
-            records,
-        })
+        out.object(&Object { thread, approvals, records })
     }
 
     async fn records(&self, args: &Show, home: &dyn Checkpointer) -> Result<Vec<Told>, Failure> {
         let mut story = Story::new(self.history());
         let mut told = Vec::new();
         let mut records = Records::new(home, self.thread().clone());
-        while let Some((n, record)) = records
-            .next()
-            .await
-            .map_err(|e| read::about(self.thread(), e))?
+        while let Some((n, record)) =
+            records.next().await.map_err(|e| read::about(self.thread(), e))?
         {
             let header = read::header(&record)?;
             let rec = String::from_utf8_lossy(&record.header).into_owned();
-            let views = args
-                .payloads
-                .then(|| serde_json::to_string(&Views(&header, &record)));
+            let views = args.payloads.then(|| serde_json::to_string(&Views(&header, &record)));
             told.push(Told {
                 n,
                 time: header.time.to_string(),
@@ -265,11 +233,7 @@ fn payloads(header: &Header, record: &Record, out: &mut Out<'_>) -> Result<(), F
     for commitment in &header.payloads {
         let role = commitment.role.as_str();
         let value = record.payload(commitment.role).map(|p| shown(&p.bytes));
-        out.line(&format!(
-            "{:>36}{role:<7} {}",
-            "",
-            value.as_deref().unwrap_or("(erased)")
-        ))?;
+        out.line(&format!("{:>36}{role:<7} {}", "", value.as_deref().unwrap_or("(erased)")))?;
     }
     Ok(())
 }

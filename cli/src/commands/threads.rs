@@ -97,10 +97,7 @@ fn table(rows: &[(ThreadInfo, State)], out: &mut Out<'_>) -> Result<(), Failure>
         return Ok(());
     }
     let head = ["THREAD", "STATUS", "SINCE", "WORKFLOW", "DETAIL"].map(str::to_owned);
-    let cells: Vec<[String; 5]> = rows
-        .iter()
-        .map(|(info, state)| cells(info, state))
-        .collect();
+    let cells: Vec<[String; 5]> = rows.iter().map(|(info, state)| cells(info, state)).collect();
     let mut widths = [0; 4];
     for row in std::iter::once(&head).chain(&cells) {
         for (width, cell) in widths.iter_mut().zip(row) {

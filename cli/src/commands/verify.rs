@@ -69,13 +69,7 @@ impl Findings {
             out.styled(Style::Alert, problem)?;
             out.end()?;
         }
-        let Totals {
-            records,
-            threads,
-            payloads,
-            erased,
-            ..
-        } = self.totals;
+        let Totals { records, threads, payloads, erased, .. } = self.totals;
         out.line(&format!(
             "{}: {records} records of {threads} threads, {payloads} payloads, {erased} erased",
             self.what
@@ -101,10 +95,7 @@ pub(crate) async fn run(args: &Verify, home: &dyn Checkpointer, out: &mut Out<'_
 }
 
 async fn one(home: &dyn Checkpointer, id: ThreadId) -> Result<Findings, Failure> {
-    let mut findings = Findings {
-        what: "one thread",
-        ..Findings::default()
-    };
+    let mut findings = Findings { what: "one thread", ..Findings::default() };
     let info = read::info(home, &id).await?;
     let log_id = home.identity().log_id;
     let mut thread = Thread::new(id.clone());
@@ -135,10 +126,7 @@ async fn one(home: &dyn Checkpointer, id: ThreadId) -> Result<Findings, Failure>
 }
 
 async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
-    let mut findings = Findings {
-        what: "journal",
-        ..Findings::default()
-    };
+    let mut findings = Findings { what: "journal", ..Findings::default() };
     let mut threads = Threads::default();
     let log_id = home.identity().log_id;
     let mut log = Log::new(home);
@@ -149,18 +137,14 @@ async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
             Ok(None) => break,
             Err(StoreError::Damaged { thread, n, why }) => {
                 findings.record(&thread, n, &why);
-                findings.problem(format!(
-                    "the log ends at place {place}, where it is damaged"
-                ));
+                findings.problem(format!("the log ends at place {place}, where it is damaged"));
                 return Ok(findings);
             }
             Err(other) => return Err(other.into()),
         };
         if entry.index != place {
             let index = entry.index;
-            findings.problem(format!(
-                "place {place} of the log is missing; {index} follows"
-            ));
+            findings.problem(format!("place {place} of the log is missing; {index} follows"));
         }
         place = entry.index + 1;
         let checked = match record {
@@ -175,19 +159,14 @@ async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
         };
         threads.take(&log_id, &entry.thread, entry.n, checked, &mut findings);
     }
-    let filter = Filter {
-        reserved: true,
-        ..Filter::default()
-    };
+    let filter = Filter { reserved: true, ..Filter::default() };
     let mut list = List::new(home, filter);
     while let Some(info) = list.next().await? {
         threads.compare(&info.id, info.next, info.head, &mut findings);
     }
     for id in threads.0.into_keys() {
         let id = safe(id.as_str());
-        findings.problem(format!(
-            "the log has records of thread {id}, which is not listed"
-        ));
+        findings.problem(format!("the log has records of thread {id}, which is not listed"));
     }
     Ok(findings)
 }
@@ -257,10 +236,7 @@ pub(crate) fn export(args: &Verify, out: &mut Out<'_>) -> Outcome {
 }
 
 fn lines(from: impl BufRead) -> Result<Findings, Failure> {
-    let mut findings = Findings {
-        what: "export",
-        ..Findings::default()
-    };
+    let mut findings = Findings { what: "export", ..Findings::default() };
     let mut lines = from.split(b'\n');
     let mut next = |number: usize| -> Result<Option<Vec<u8>>, Failure> {
         let line = lines.next().transpose();
@@ -268,9 +244,7 @@ fn lines(from: impl BufRead) -> Result<Findings, Failure> {
     };
     let first = next(1)?.unwrap_or_default();
     let Ok(Opening { export: scope }) = serde_json::from_slice(&first) else {
-        return Err(Failure::new(
-            "is not an export: its first line does not say so",
-        ));
+        return Err(Failure::new("is not an export: its first line does not say so"));
     };
     if scope.v != VERSION {
         let v = scope.v;
@@ -300,14 +274,7 @@ fn lines(from: impl BufRead) -> Result<Findings, Failure> {
             }
             return Ok(findings);
         }
-        line_of(
-            &line,
-            number,
-            &scope.thread,
-            &log_id,
-            &mut threads,
-            &mut findings,
-        );
+        line_of(&line, number, &scope.thread, &log_id, &mut threads, &mut findings);
     }
 }
 
@@ -322,19 +289,15 @@ fn line_of(
     let read: Line = match serde_json::from_slice(line) {
         Ok(read) => read,
         Err(error) => {
-            findings.problem(format!(
-                "line {number} is not a record: {}",
-                safe(&error.to_string())
-            ));
+            findings
+                .problem(format!("line {number} is not a record: {}", safe(&error.to_string())));
             return;
         }
     };
     let header = |record: &deedbook_journal::record::Record| {
         deedbook_journal::record::Header::parse(&record.header).map_err(|e| e.to_string())
     };
-    let parts = read
-        .record()
-        .and_then(|(r, prev)| header(&r).map(|h| (h, r, prev)));
+    let parts = read.record().and_then(|(r, prev)| header(&r).map(|h| (h, r, prev)));
     let (header, record, prev) = match parts {
         Ok(parts) => parts,
         Err(why) => {
@@ -342,18 +305,10 @@ fn line_of(
             return;
         }
     };
-    if only
-        .as_deref()
-        .is_some_and(|only| only != header.thread.as_str())
-    {
-        findings.problem(format!(
-            "line {number} is of another thread than was exported"
-        ));
+    if only.as_deref().is_some_and(|only| only != header.thread.as_str()) {
+        findings.problem(format!("line {number} is of another thread than was exported"));
     }
-    let head = threads
-        .0
-        .get(&header.thread)
-        .and_then(|t| t.as_ref().map(|t| t.head));
+    let head = threads.0.get(&header.thread).and_then(|t| t.as_ref().map(|t| t.head));
     let follows = head.unwrap_or_default();
     let checked = match prev.unwrap_or_default() == follows {
         true => Ok(record),

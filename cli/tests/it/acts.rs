@@ -15,11 +15,7 @@ fn row(book: &Book, thread: &str) -> deedbook_journal::row::Row {
     let home = book.home();
     block_on(async {
         let list = home.list(&Default::default(), None, 100).await.unwrap();
-        let info = list
-            .items
-            .into_iter()
-            .find(|t| t.id.as_str() == thread)
-            .unwrap();
+        let info = list.items.into_iter().find(|t| t.id.as_str() == thread).unwrap();
         assert_eq!(info.holder, None, "the tool let go");
         home.close().await.unwrap();
         info.row
@@ -31,16 +27,10 @@ fn a_signal_is_recorded_and_wakes_its_thread() {
     let book = Book::new();
     book.thread("t", Status::Waiting, vec![]);
     let said = book.ok(&["signal", "t", "address", r#"{"city":"Bern"}"#]);
-    assert!(
-        said.contains("signal address sent by user:alice (record 2 of t)"),
-        "{said}"
-    );
+    assert!(said.contains("signal address sent by user:alice (record 2 of t)"), "{said}");
     assert_eq!(book.kinds("t"), ["thread.start", "thread.resume", "signal"]);
     let row = row(&book, "t");
-    assert_eq!(
-        (row.status, row.wake_at),
-        (Status::Running, Some(StoreTime(0)))
-    );
+    assert_eq!((row.status, row.wake_at), (Status::Running, Some(StoreTime(0))));
     let shown = book.ok(&["show", "t", "--payloads"]);
     assert!(shown.contains("signal address by user:alice"), "{shown}");
     assert!(shown.contains(r#"{"city":"Bern"}"#), "{shown}");
@@ -56,10 +46,7 @@ fn a_value_comes_from_a_file_or_standard_input() {
     book.ok(&["signal", "t", "a", "@v.json"]);
     let mut command = book.command();
     let stdin = std::fs::File::open(book.file("v.json")).unwrap();
-    let output = command
-        .args(["signal", "t", "b", "-", "--by", "svc:x"])
-        .stdin(stdin)
-        .output();
+    let output = command.args(["signal", "t", "b", "-", "--by", "svc:x"]).stdin(stdin).output();
     assert_eq!(output.unwrap().status.code(), Some(0));
     book.ok(&["signal", "t", "c", "-5"]);
     let shown = book.ok(&["show", "t", "--payloads"]);
@@ -67,11 +54,7 @@ fn a_value_comes_from_a_file_or_standard_input() {
     assert!(shown.contains("value   -5"), "{shown}");
     let ran = book.run(&["signal", "t", "a", "@missing.json"]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.stderr.contains("cannot open missing.json"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("cannot open missing.json"), "{}", ran.stderr);
 }
 
 #[test]
@@ -79,10 +62,7 @@ fn s09_duplicate_members_are_refused_and_nothing_is_written() {
     let book = Book::new();
     book.thread("t", Status::Waiting, vec![]);
     let before = book.kinds("t");
-    for json in [
-        r#"{"amount":1,"amount":1000}"#,
-        r#"{"amount":1,"\u0061mount":1000}"#,
-    ] {
+    for json in [r#"{"amount":1,"amount":1000}"#, r#"{"amount":1,"\u0061mount":1000}"#] {
         let ran = book.run(&["signal", "t", "s", json]);
         assert_eq!(ran.code, 1);
         assert!(ran.stderr.contains("amount"), "{}", ran.stderr);
@@ -98,31 +78,15 @@ fn s43_a_doubt_is_settled_by_a_person_once() {
         (&["--failed", "card expired"], "running"),
     ] {
         let book = Book::new();
-        book.thread(
-            "t",
-            Status::Running,
-            vec![intent("pay", Policy::AtMostOnce)],
-        );
+        book.thread("t", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
         assert_eq!(book.status("t"), "in doubt");
         let ran = book.run(&["doubts"]);
         assert_eq!(ran.code, 4);
-        for part in [
-            "t  pay#0",
-            "at_most_once, 1 attempt",
-            "dk1_0123",
-            "the process died",
-        ] {
+        for part in ["t  pay#0", "at_most_once, 1 attempt", "dk1_0123", "the process died"] {
             assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
         }
-        assert!(
-            ran.stdout
-                .contains("deedbook resolve --did-not-happen --reason WHY -- t pay#0")
-        );
-        let args = [
-            &["resolve", "t", "pay#0", "--reason", "asked the bank"],
-            verdict,
-        ]
-        .concat();
+        assert!(ran.stdout.contains("deedbook resolve --did-not-happen --reason WHY -- t pay#0"));
+        let args = [&["resolve", "t", "pay#0", "--reason", "asked the bank"], verdict].concat();
         book.ok(&args);
         assert_eq!(book.status("t"), status);
         assert_eq!(book.run(&["doubts"]).code, 0);
@@ -132,11 +96,7 @@ fn s43_a_doubt_is_settled_by_a_person_once() {
         let before = book.kinds("t");
         let again = book.run(&args);
         assert_eq!(again.code, 1);
-        assert!(
-            again.stderr.contains("refused: step pay#0 is not in doubt"),
-            "{}",
-            again.stderr
-        );
+        assert!(again.stderr.contains("refused: step pay#0 is not in doubt"), "{}", again.stderr);
         assert_eq!(book.kinds("t"), before, "a refusal writes nothing");
         book.ok(&["verify"]);
     }
@@ -145,43 +105,21 @@ fn s43_a_doubt_is_settled_by_a_person_once() {
 #[test]
 fn resolve_needs_a_verdict_a_reason_and_a_known_step() {
     let book = Book::new();
-    book.thread(
-        "t",
-        Status::Running,
-        vec![intent("pay", Policy::AtMostOnce)],
-    );
+    book.thread("t", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
     for args in [
         &["resolve", "t", "pay#0", "--reason", "x"][..],
         &["resolve", "t", "pay#0", "--did-not-happen"],
-        &[
-            "resolve",
-            "t",
-            "pay#0",
-            "--did-not-happen",
-            "--failed",
-            "x",
-            "--reason",
-            "x",
-        ],
+        &["resolve", "t", "pay#0", "--did-not-happen", "--failed", "x", "--reason", "x"],
         &["resolve", "t", "pay#0", "--did-not-happen", "--reason", ""],
     ] {
         assert_eq!(book.run(args).code, 2, "{args:?}");
     }
     let ran = book.run(&["resolve", "t", "pya#0", "--did-not-happen", "--reason", "x"]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.stderr
-            .contains("there is no step pya#0; there are pay#0"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("there is no step pya#0; there are pay#0"), "{}", ran.stderr);
     let ran = book.run(&["resolve", "u", "pay#0", "--did-not-happen", "--reason", "x"]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.stderr.contains("there is no thread u"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("there is no thread u"), "{}", ran.stderr);
 }
 
 #[test]
@@ -201,11 +139,9 @@ fn s55_without_a_request_only_a_single_one_is_decided() {
     // Only one is left.
     book.ok(&["approve", "t"]);
     let shown = book.ok(&["show", "t"]);
-    for line in [
-        "c#0: granted by user:alice (fine)",
-        "a#0: denied by user:bob (no)",
-        "b#0: granted",
-    ] {
+    for line in
+        ["c#0: granted by user:alice (fine)", "a#0: denied by user:bob (no)", "b#0: granted"]
+    {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let ran = book.run(&["deny", "t", "c#0"]);
@@ -221,14 +157,8 @@ fn s59_a_decision_is_bound_to_what_was_shown() {
     let evil = r#"{"to":"\u001b[2Jx\u202egnp","deep":[[[[[[[[[[]]]]]]]]]]}"#;
     book.thread("t", Status::Waiting, vec![request("a", evil)]);
     let shown = book.json(&["show", "t"]).remove(0);
-    let digest = shown["approvals"][0]["commitment"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    assert_eq!(
-        shown["approvals"][0]["shown"]["to"],
-        "\u{1b}[2Jx\u{202e}gnp"
-    );
+    let digest = shown["approvals"][0]["commitment"].as_str().unwrap().to_owned();
+    assert_eq!(shown["approvals"][0]["shown"]["to"], "\u{1b}[2Jx\u{202e}gnp");
     let wrong = digest.replace(|c: char| c.is_ascii_digit(), "f");
     let ran = book.run(&["approve", "t", "--shown", &wrong]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
@@ -264,28 +194,16 @@ fn a_cancelled_thread_without_loose_ends_has_ended() {
     assert_eq!(book.kinds("t").last().unwrap(), "thread.end");
     let ran = book.run(&["signal", "t", "a", "1"]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.stderr.contains("the thread has ended"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("the thread has ended"), "{}", ran.stderr);
     assert_eq!(book.run(&["cancel", "t", "--reason", "again"]).code, 1);
     book.ok(&["verify"]);
 }
 
 #[test]
 fn s47_cancelling_with_an_open_doubt_leaves_it_in_doubt_until_it_is_settled() {
-    for verdict in [
-        &["--did-not-happen"][..],
-        &["--happened", "1"],
-        &["--failed", "x"],
-    ] {
+    for verdict in [&["--did-not-happen"][..], &["--happened", "1"], &["--failed", "x"]] {
         let book = Book::new();
-        book.thread(
-            "t",
-            Status::Running,
-            vec![intent("pay", Policy::AtMostOnce)],
-        );
+        book.thread("t", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
         book.ok(&["cancel", "t", "--reason", "stop"]);
         assert_eq!(book.status("t"), "in doubt");
         assert_eq!(row(&book, "t").open_doubts, 1);
@@ -301,18 +219,10 @@ fn s47_cancelling_with_an_open_doubt_leaves_it_in_doubt_until_it_is_settled() {
 #[test]
 fn s47_an_attempt_to_be_repeated_keeps_a_cancelled_thread_for_its_program() {
     let book = Book::new();
-    book.thread(
-        "t",
-        Status::Running,
-        vec![intent("pay", Policy::Idempotent)],
-    );
+    book.thread("t", Status::Running, vec![intent("pay", Policy::Idempotent)]);
     let said = book.ok(&["cancel", "t", "--reason", "stop"]);
     assert!(said.contains("takes it up at its next start"), "{said}");
-    assert_eq!(
-        book.status("t"),
-        "running",
-        "never cancelled before its effect is accounted for"
-    );
+    assert_eq!(book.status("t"), "running", "never cancelled before its effect is accounted for");
     book.ok(&["verify"]);
 }
 
@@ -320,16 +230,10 @@ fn s47_an_attempt_to_be_repeated_keeps_a_cancelled_thread_for_its_program() {
 fn an_ambiguous_attempt_to_be_repeated_keeps_a_cancelled_thread_for_its_program() {
     let book = Book::new();
     let due = Some(StoreTime(1));
-    let drafts = vec![
-        intent("pay", Policy::Idempotent),
-        unknown(1, "timeout", due),
-    ];
+    let drafts = vec![intent("pay", Policy::Idempotent), unknown(1, "timeout", due)];
     book.thread("t", Status::Sleeping, drafts);
     let said = book.ok(&["cancel", "t", "--reason", "stop"]);
-    assert!(
-        said.contains("its program takes it up at its next start"),
-        "{said}"
-    );
+    assert!(said.contains("its program takes it up at its next start"), "{said}");
     assert_ne!(book.kinds("t").last().unwrap(), "thread.end");
     assert_eq!(row(&book, "t").wake_at, Some(StoreTime(0)));
 }
@@ -355,19 +259,13 @@ fn what_waits_in_the_inbox_comes_first() {
     assert_eq!(book.kinds("t"), before);
     let said = book.ok(&["signal", "t", "s", "1"]);
     assert!(said.contains("1 earlier message(s)"), "{said}");
-    assert!(
-        book.ok(&["show", "t"])
-            .contains("a#0: denied by user:bob (first)")
-    );
+    assert!(book.ok(&["show", "t"]).contains("a#0: denied by user:bob (first)"));
 }
 
 #[test]
 fn a_thread_with_another_doubt_stays_in_doubt() {
     let book = Book::new();
-    let drafts = vec![
-        intent("a", Policy::AtMostOnce),
-        intent("b", Policy::AtMostOnce),
-    ];
+    let drafts = vec![intent("a", Policy::AtMostOnce), intent("b", Policy::AtMostOnce)];
     book.thread("t", Status::Running, drafts);
     book.ok(&["resolve", "t", "a#0", "--happened", "1", "--reason", "x"]);
     let row = row(&book, "t");
@@ -382,14 +280,9 @@ fn after_an_act_the_thread_is_due() {
     book.ok(&["signal", "t", "s", "1"]);
     let home = book.home();
     block_on(async {
-        let which = Claim::Due {
-            workflows: vec!["refund".into()],
-            max: 10,
-        };
-        let leases = home
-            .claim(which, "worker:2", std::time::Duration::from_secs(9))
-            .await
-            .unwrap();
+        let which = Claim::Due { workflows: vec!["refund".into()], max: 10 };
+        let leases =
+            home.claim(which, "worker:2", std::time::Duration::from_secs(9)).await.unwrap();
         assert_eq!(leases.len(), 1);
         home.close().await.unwrap();
     });

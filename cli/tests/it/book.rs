@@ -27,9 +27,7 @@ pub(crate) struct Book {
 impl Book {
     /// An empty journal.
     pub(crate) fn new() -> Self {
-        let book = Self {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        let book = Self { dir: tempfile::tempdir().unwrap() };
         let options = CreateOptions::new().namespace([7; 16]);
         let home = Embedded::create(book.path(), options).unwrap();
         block_on(home.close()).unwrap();
@@ -38,9 +36,7 @@ impl Book {
 
     /// A folder without one.
     pub(crate) fn none() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Self { dir: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -81,18 +77,10 @@ impl Book {
                 .payload(Role::Input, msgpack(r#"{"order":"ORD-1"}"#));
             let mut all = vec![start];
             all.extend(drafts);
-            let which = Claim::Thread {
-                id: id.clone(),
-                create: Some(row.clone()),
-            };
-            let leases = home
-                .claim(which, "worker:1", Duration::from_secs(60))
-                .await
-                .unwrap();
+            let which = Claim::Thread { id: id.clone(), create: Some(row.clone()) };
+            let leases = home.claim(which, "worker:1", Duration::from_secs(60)).await.unwrap();
             write(&home, &leases[0], all, row).await;
-            home.renew(&[(id, leases[0].epoch)], Duration::ZERO)
-                .await
-                .unwrap();
+            home.renew(&[(id, leases[0].epoch)], Duration::ZERO).await.unwrap();
             home.close().await.unwrap();
         });
     }
@@ -131,10 +119,7 @@ impl Book {
     pub(crate) fn kinds(&self, thread: &str) -> Vec<String> {
         let shown = self.json(&["show", "--", thread]).remove(0);
         let records = shown["records"].as_array().unwrap();
-        records
-            .iter()
-            .map(|r| r["kind"].as_str().unwrap().to_owned())
-            .collect()
+        records.iter().map(|r| r["kind"].as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) fn status(&self, thread: &str) -> String {
@@ -171,22 +156,13 @@ impl Ran {
 }
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
 /// Appends drafts under a lease.
 pub(crate) async fn write(home: &Embedded, lease: &Lease, drafts: Vec<Draft>, row: Row) {
     let log_id = home.identity().log_id;
-    let mut pen = Pen::new(
-        log_id,
-        lease.thread.clone(),
-        lease.epoch,
-        lease.next,
-        lease.head,
-    );
+    let mut pen = Pen::new(log_id, lease.thread.clone(), lease.epoch, lease.next, lease.head);
     let mut records = Vec::new();
     for draft in drafts {
         let now = home.now().await.unwrap();

@@ -13,11 +13,7 @@ fn the_examples_of_the_reference_work() {
     let book = Book::new();
     let ask = || request("big-refund", r#"{"amount":99000}"#);
     book.thread("order-4821", Status::Waiting, vec![ask()]);
-    book.thread(
-        "order-4822",
-        Status::Running,
-        vec![intent("pay", Policy::AtMostOnce)],
-    );
+    book.thread("order-4822", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
     book.thread("order-4823", Status::Waiting, vec![]);
     book.thread("order-4824", Status::Waiting, vec![]);
     book.thread("order-4825", Status::Waiting, vec![ask()]);
@@ -34,11 +30,7 @@ fn the_examples_of_the_reference_work() {
             .output()
             .unwrap();
         let ran = Ran::of(output);
-        let wanted = if example.ends_with("# exits with 4") {
-            4
-        } else {
-            0
-        };
+        let wanted = if example.ends_with("# exits with 4") { 4 } else { 0 };
         assert_eq!(ran.code, wanted, "{example}: {}", ran.stderr);
         assert_eq!(ran.stderr, "", "{example}");
     }
@@ -46,9 +38,7 @@ fn the_examples_of_the_reference_work() {
     let commands = help.lines().skip_while(|l| *l != "Commands:").skip(1);
     for line in commands.take_while(|l| !l.is_empty()) {
         let command = line.split_whitespace().next().unwrap();
-        let tried = examples
-            .iter()
-            .any(|e| e.contains(&format!("deedbook {command}")));
+        let tried = examples.iter().any(|e| e.contains(&format!("deedbook {command}")));
         assert!(tried || command == "help", "no example of {command}");
     }
 }

@@ -13,18 +13,12 @@ fn sample() -> Book {
         Status::Done,
         vec![intent("pay", Policy::Idempotent), done(1, odd), end("done")],
     );
-    book.thread(
-        "b\u{202e}",
-        Status::Waiting,
-        vec![request("ask", "\"\\u0000\"")],
-    );
+    book.thread("b\u{202e}", Status::Waiting, vec![request("ask", "\"\\u0000\"")]);
     book
 }
 
 fn lines(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect()
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
 #[test]
@@ -39,25 +33,16 @@ fn an_export_holds_every_record_in_order_and_verifies() {
     assert_eq!(end["records"], 6);
     assert_eq!(end["threads"], 2);
     assert_eq!(end["kinds"]["thread.start"], 2);
-    assert_eq!(
-        records[2]["pay"]["result"]["view"]["big"]["$int"],
-        "18446744073709551615"
-    );
+    assert_eq!(records[2]["pay"]["result"]["view"]["big"]["$int"], "18446744073709551615");
     assert_eq!(records[1]["prev"], records[0]["hash"]);
     assert_eq!(records[0].get("prev"), None);
     std::fs::write(book.file("x.jsonl"), &text).unwrap();
     let said = book.ok(&["verify", "--export", "x.jsonl"]);
     assert!(said.contains("export: 6 records of 2 threads"), "{said}");
-    assert!(
-        said.contains("unsigned: this detects accidents, not a rewrite"),
-        "{said}"
-    );
+    assert!(said.contains("unsigned: this detects accidents, not a rewrite"), "{said}");
     let one = book.ok(&["export", "a"]);
     std::fs::write(book.file("one.jsonl"), &one).unwrap();
-    assert!(
-        book.ok(&["verify", "--export", "one.jsonl"])
-            .contains("4 records of 1 threads")
-    );
+    assert!(book.ok(&["verify", "--export", "one.jsonl"]).contains("4 records of 1 threads"));
 }
 
 #[test]
@@ -77,14 +62,8 @@ fn changed_exports_are_found() {
     doubled.insert(2, lines[2]);
     let salt = "\"salt\":\"03";
     let changes = [
-        (
-            "a header's field",
-            text.replacen("\"wf\":\"refund\"", "\"wf\":\"refuse\"", 1),
-        ),
-        (
-            "a view",
-            text.replacen("\"view\":{\"amount\":4200}", "\"view\":{\"amount\":42}", 1),
-        ),
+        ("a header's field", text.replacen("\"wf\":\"refund\"", "\"wf\":\"refuse\"", 1)),
+        ("a view", text.replacen("\"view\":{\"amount\":4200}", "\"view\":{\"amount\":42}", 1)),
         (
             "a doubled member",
             text.replacen("{\"amount\":4200}", "{\"amount\":1,\"amount\":4200}", 1),
@@ -148,11 +127,7 @@ fn s72_an_export_gets_its_name_when_it_is_complete() {
         .map(|f| f.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(
-        names,
-        ["book.deedbook", "x.jsonl"],
-        "nothing is left behind"
-    );
+    assert_eq!(names, ["book.deedbook", "x.jsonl"], "nothing is left behind");
 }
 
 #[test]
@@ -160,11 +135,7 @@ fn s72_damage_fails_the_export_and_names_the_record() {
     let book = Book::new();
     for id in 0..50 {
         let shown = format!("\"canary-{id:04}-{}\"", "x".repeat(200));
-        book.thread(
-            &format!("t{id:02}"),
-            Status::Waiting,
-            vec![request("ask", &shown)],
-        );
+        book.thread(&format!("t{id:02}"), Status::Waiting, vec![request("ask", &shown)]);
     }
     let mut bytes = book.bytes();
     let at = bytes.windows(11).position(|w| w == b"canary-0033").unwrap();
@@ -179,25 +150,13 @@ fn s72_damage_fails_the_export_and_names_the_record() {
     assert_eq!(std::fs::read_dir(book.dir()).unwrap().count(), 1);
     let ran = book.run(&["verify"]);
     assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
-    assert!(
-        ran.stdout.contains("record 1 of thread t33"),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.contains("record 1 of thread t33"), "{}", ran.stdout);
     assert_eq!(book.run(&["verify", "t33"]).code, 3);
     // Nor do other threads hide behind it: doubts of the rest are told, and that one was not read.
-    book.thread(
-        "u",
-        Status::Running,
-        vec![intent("pay", Policy::AtMostOnce)],
-    );
+    book.thread("u", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
     let ran = book.run(&["doubts"]);
     assert_eq!(ran.code, 1, "{}", ran.stdout);
-    assert!(
-        ran.stdout.contains("u  pay#0") && ran.stderr.contains("t33"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stdout.contains("u  pay#0") && ran.stderr.contains("t33"), "{}", ran.stderr);
     book.ok(&["verify", "t34"]);
 }
 
@@ -215,32 +174,17 @@ fn s72_ten_thousand_records_are_exported_in_order_or_not_at_all() {
     let records = text.lines().filter(|l| l.starts_with("{\"rec\":")).count();
     assert_eq!(records, 10 * 1001);
     assert_eq!(text.lines().count(), records + 2);
-    assert!(
-        text.lines()
-            .last()
-            .unwrap()
-            .contains(&format!("\"records\":{records}"))
-    );
+    assert!(text.lines().last().unwrap().contains(&format!("\"records\":{records}")));
     // Killed on the way: nothing has the final name.
-    let mut child = book
-        .command()
-        .args(["export", "-o", "x.jsonl"])
-        .spawn()
-        .unwrap();
+    let mut child = book.command().args(["export", "-o", "x.jsonl"]).spawn().unwrap();
     let part = book.file(&format!(".x.jsonl.{}.part", child.id()));
     while std::fs::metadata(&part).map_or(0, |m| m.len()) < 1 << 20 {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "it was faster than this test"
-        );
+        assert!(child.try_wait().unwrap().is_none(), "it was faster than this test");
         std::thread::yield_now();
     }
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!book.file("x.jsonl").exists());
     book.ok(&["export", "-o", "x.jsonl"]);
-    assert!(
-        book.ok(&["verify", "--export", "x.jsonl"])
-            .contains("10010 records of 10 threads")
-    );
+    assert!(book.ok(&["verify", "--export", "x.jsonl"]).contains("10010 records of 10 threads"));
 }

@@ -5,19 +5,14 @@ use super::book::Book;
 #[test]
 fn keys_are_those_of_the_golden_vectors() {
     let book = Book::none();
-    let fixture = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/fixtures/keys-v1.json"
-    );
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/keys-v1.json");
     let vectors: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(fixture).unwrap()).unwrap();
     let mut checked = 0;
     for case in vectors["cases"].as_array().unwrap() {
         let mut args = vec!["key".to_owned()];
         let mut option = |name: &str, value: &serde_json::Value| {
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             // One argument, so that values may begin with a dash.
             args.push(format!("--{name}={text}"));
         };
@@ -62,35 +57,18 @@ fn a_key_needs_a_journal_or_a_namespace() {
     let first = with(&["--thread", "t", "--step", "pay"]);
     assert!(first.starts_with("dk1_") && first.len() == 53, "{first}");
     let none = Book::none();
-    let same = none.ok(&[
-        "key",
-        "--thread",
-        "t",
-        "--step",
-        "pay",
-        "--namespace",
-        &namespace,
-    ]);
+    let same = none.ok(&["key", "--thread", "t", "--step", "pay", "--namespace", &namespace]);
     assert_eq!(first, same);
     let keys = [
         first.clone(),
         with(&["--thread", "t", "--step", "pay", "--occurrence", "1"]),
         with(&["--thread", "t", "--step", "pay", "--branch", "left"]),
-        with(&[
-            "--thread", "t", "--step", "pay", "--branch", "left", "--branch", "x",
-        ]),
+        with(&["--thread", "t", "--step", "pay", "--branch", "left", "--branch", "x"]),
         with(&["--thread", "t", "--step", "pay", "--episode", "1"]),
         with(&["--thread", "t", "--step", "pay", "--generation", "1"]),
         with(&["--thread", "t", "--step", "pay", "--key", "k"]),
         with(&["--scope", "journal", "--step", "pay", "--key", "k"]),
-        with(&[
-            "--thread",
-            "t",
-            "--step",
-            "pay",
-            "--by-arguments",
-            r#"{"n":100}"#,
-        ]),
+        with(&["--thread", "t", "--step", "pay", "--by-arguments", r#"{"n":100}"#]),
     ];
     let distinct: std::collections::HashSet<_> = keys.iter().collect();
     assert_eq!(distinct.len(), keys.len());
@@ -98,39 +76,17 @@ fn a_key_needs_a_journal_or_a_namespace() {
         let key = with(&["--thread", "t", "--step", "pay", "--by-arguments", spelling]);
         assert_eq!(key, keys[8]);
     }
-    let object = book
-        .json(&["key", "--thread", "t", "--step", "pay"])
-        .remove(0);
+    let object = book.json(&["key", "--thread", "t", "--step", "pay"]).remove(0);
     assert_eq!(format!("{}\n", object["key"].as_str().unwrap()), first);
     assert_eq!(object["namespace"], namespace);
     for args in [
         &["key", "--step", "pay"][..],
         &["key", "--thread", "t"],
-        &[
-            "key",
-            "--thread",
-            "t",
-            "--step",
-            "pay",
-            "--key",
-            "k",
-            "--by-arguments",
-            "1",
-        ],
-        &[
-            "key", "--thread", "t", "--step", "pay", "--key", "k", "--branch", "b",
-        ],
+        &["key", "--thread", "t", "--step", "pay", "--key", "k", "--by-arguments", "1"],
+        &["key", "--thread", "t", "--step", "pay", "--key", "k", "--branch", "b"],
     ] {
         assert_eq!(book.run(args).code, 2, "{args:?}");
     }
-    let args = [
-        "key",
-        "--thread",
-        "t",
-        "--step",
-        "s",
-        "--by-arguments",
-        r#"{"a":1,"a":2}"#,
-    ];
+    let args = ["key", "--thread", "t", "--step", "s", "--by-arguments", r#"{"a":1,"a":2}"#];
     assert_eq!(book.run(&args).code, 1);
 }

@@ -8,28 +8,15 @@ const EVIL: &str = "a\u{1b}[2J\u{1b}]52;c;aGk=\u{7}\r\u{9b}1m\u{202e}\u{200b}\u{
 
 /// Whether a terminal could act on any character but a line's end.
 fn is_safe(text: &str) -> bool {
-    text.chars()
-        .all(|c| c == '\n' || !(c.is_control() || "\u{202e}\u{200b}".contains(c)))
+    text.chars().all(|c| c == '\n' || !(c.is_control() || "\u{202e}\u{200b}".contains(c)))
 }
 
 fn sample() -> Book {
     let book = Book::new();
-    let paid = vec![
-        intent("pay", Policy::Idempotent),
-        done(1, r#"{"id":"r_1"}"#),
-        end("done"),
-    ];
+    let paid = vec![intent("pay", Policy::Idempotent), done(1, r#"{"id":"r_1"}"#), end("done")];
     book.thread("order-1", Status::Done, paid);
-    book.thread(
-        "order-2",
-        Status::Waiting,
-        vec![request("big", r#"{"amount":99}"#)],
-    );
-    book.thread(
-        "other",
-        Status::Running,
-        vec![intent("pay", Policy::AtMostOnce)],
-    );
+    book.thread("order-2", Status::Waiting, vec![request("big", r#"{"amount":99}"#)]);
+    book.thread("other", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
     book
 }
 
@@ -43,16 +30,10 @@ fn threads_are_listed_and_filtered() {
     assert!(lines[3].starts_with("other    in doubt  "), "{table}");
     let ids = |args: &[&str]| -> Vec<String> {
         let objects = book.json(&[&["threads"], args].concat());
-        objects
-            .iter()
-            .map(|o| o["thread"].as_str().unwrap().to_owned())
-            .collect()
+        objects.iter().map(|o| o["thread"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(ids(&["--status", "done"]), ["order-1"]);
-    assert_eq!(
-        ids(&["--status", "done", "--status", "waiting"]),
-        ["order-1", "order-2"]
-    );
+    assert_eq!(ids(&["--status", "done", "--status", "waiting"]), ["order-1", "order-2"]);
     assert_eq!(ids(&["--status", "in-doubt"]), ["other"]);
     assert_eq!(ids(&["--status", "running"]), [""; 0]);
     assert_eq!(ids(&["--prefix", "order"]), ["order-1", "order-2"]);
@@ -76,21 +57,12 @@ fn a_story_says_what_happened() {
     ] {
         assert!(story.contains(part), "{part}: {story}");
     }
-    assert!(
-        !story.contains("r_1"),
-        "payloads only when asked for: {story}"
-    );
-    assert!(
-        book.ok(&["show", "order-1", "--payloads"])
-            .contains(r#"result  {"id":"r_1"}"#)
-    );
+    assert!(!story.contains("r_1"), "payloads only when asked for: {story}");
+    assert!(book.ok(&["show", "order-1", "--payloads"]).contains(r#"result  {"id":"r_1"}"#));
     let story = book.ok(&["show", "order-2"]);
     assert!(story.contains("approval big#0 is open since"), "{story}");
     assert!(story.contains(r#"shown       {"amount":99}"#), "{story}");
-    assert!(
-        story.contains("deedbook approve -- order-2 big#0"),
-        "{story}"
-    );
+    assert!(story.contains("deedbook approve -- order-2 big#0"), "{story}");
     let story = book.ok(&["show", "other"]);
     assert!(story.contains("step pay#0 is in doubt"), "{story}");
     let object = book.json(&["show", "other", "--payloads"]).remove(0);
@@ -100,38 +72,24 @@ fn a_story_says_what_happened() {
     assert_eq!(object["records"][1]["rec"]["k"], "step.intent");
     let ran = book.run(&["show", "order"]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.stderr.contains("there is no thread order;"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("there is no thread order;"), "{}", ran.stderr);
 }
 
 #[test]
 fn the_printed_commands_can_be_run() {
     let book = Book::new();
-    book.thread(
-        "-odd 'id'",
-        Status::Running,
-        vec![intent("pay\u{1b}", Policy::AtMostOnce)],
-    );
+    book.thread("-odd 'id'", Status::Running, vec![intent("pay\u{1b}", Policy::AtMostOnce)]);
     let object = book.json(&["doubts"]).remove(0);
     let command = object["settle"][1].as_str().unwrap();
     let binary = env!("CARGO_BIN_EXE_deedbook");
-    let script = command
-        .replacen("deedbook", binary, 1)
-        .replace("WHY", "seen");
+    let script = command.replacen("deedbook", binary, 1).replace("WHY", "seen");
     let output = std::process::Command::new("bash")
         .args(["-c", &script])
         .env("DEEDBOOK_JOURNAL", book.path())
         .env("USER", "alice")
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{script}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(book.run(&["doubts"]).code, 0);
 }
 
@@ -163,14 +121,7 @@ fn s69_nothing_from_a_journal_reaches_the_terminal_raw() {
             vec!["show", "\u{1b}[2Jmissing"],
             vec!["signal", EVIL, EVIL, EVIL],
             vec!["approve", EVIL, "\u{1b}x"],
-            vec![
-                "resolve",
-                EVIL,
-                "\u{1b}x",
-                "--did-not-happen",
-                "--reason",
-                "x",
-            ],
+            vec!["resolve", EVIL, "\u{1b}x", "--did-not-happen", "--reason", "x"],
             vec!["nonsense\u{1b}[2J"],
             vec!["threads", "--status", "\u{1b}[2J\u{202e}"],
         ] {
@@ -183,10 +134,7 @@ fn s69_nothing_from_a_journal_reaches_the_terminal_raw() {
     let step = shown["doubts"][0]["step"].as_str().unwrap();
     assert!(step.contains('\u{1b}'));
     run(&["approve", EVIL, "--reason", EVIL, "--by", EVIL]);
-    assert_eq!(
-        run(&["resolve", EVIL, step, "--failed", EVIL, "--reason", EVIL]).code,
-        0
-    );
+    assert_eq!(run(&["resolve", EVIL, step, "--failed", EVIL, "--reason", EVIL]).code, 0);
     assert_eq!(run(&act(&["show", "--payloads"])).code, 0);
     assert_eq!(run(&["cancel", EVIL, "--reason", EVIL]).code, 0);
     assert_eq!(run(&act(&["verify"])).code, 0);
@@ -196,26 +144,12 @@ fn s69_nothing_from_a_journal_reaches_the_terminal_raw() {
 fn s19_odd_ids_round_trip_and_make_no_files() {
     let book = Book::new();
     let long = "x".repeat(512);
-    let ids = [
-        "../../x",
-        "/etc/passwd",
-        "..",
-        "con",
-        "\n",
-        "\u{202e}",
-        "🙂",
-        "%2e%2e",
-        " ",
-        &long,
-    ];
+    let ids = ["../../x", "/etc/passwd", "..", "con", "\n", "\u{202e}", "🙂", "%2e%2e", " ", &long];
     for id in ids {
         book.thread(id, Status::Waiting, vec![]);
     }
-    let mut listed: Vec<String> = book
-        .json(&["threads"])
-        .iter()
-        .map(|o| o["thread"].as_str().unwrap().to_owned())
-        .collect();
+    let mut listed: Vec<String> =
+        book.json(&["threads"]).iter().map(|o| o["thread"].as_str().unwrap().to_owned()).collect();
     let mut wanted = ids.map(str::to_owned).to_vec();
     wanted.sort();
     listed.sort();
@@ -245,14 +179,7 @@ fn looking_leaves_the_journal_as_it_was() {
         &["key", "--thread", "t", "--step", "pay"],
         &["approve", "order-1"],
         &["signal", "order-1", "s", "1"],
-        &[
-            "resolve",
-            "order-1",
-            "pay#0",
-            "--did-not-happen",
-            "--reason",
-            "x",
-        ],
+        &["resolve", "order-1", "pay#0", "--did-not-happen", "--reason", "x"],
     ] {
         book.run(args);
         assert!(book.bytes() == before, "{args:?} changed the journal");
@@ -262,13 +189,7 @@ fn looking_leaves_the_journal_as_it_was() {
 #[test]
 fn init_makes_a_journal_once_and_nothing_else_makes_one() {
     let book = Book::none();
-    for args in [
-        &["threads"][..],
-        &["show", "t"],
-        &["verify"],
-        &["export"],
-        &["doubts"],
-    ] {
+    for args in [&["threads"][..], &["show", "t"], &["verify"], &["export"], &["doubts"]] {
         let ran = book.run(args);
         assert_eq!(ran.code, 1, "{args:?}");
         assert!(ran.stderr.contains("deedbook init"), "{}", ran.stderr);
@@ -286,16 +207,9 @@ fn init_makes_a_journal_once_and_nothing_else_makes_one() {
     assert!(book.bytes() == before);
     assert_eq!(book.run(&["init", "--namespace", "xyz"]).code, 2);
     let other = book.file("other.deedbook");
-    let object = book
-        .json(&["init", "--journal", other.to_str().unwrap()])
-        .remove(0);
+    let object = book.json(&["init", "--journal", other.to_str().unwrap()]).remove(0);
     assert_eq!(object["namespace"].as_str().unwrap().len(), 32);
-    let nowhere = book
-        .command()
-        .env_remove("DEEDBOOK_JOURNAL")
-        .arg("threads")
-        .output()
-        .unwrap();
+    let nowhere = book.command().env_remove("DEEDBOOK_JOURNAL").arg("threads").output().unwrap();
     assert_eq!(nowhere.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("--journal FILE"));
 }
@@ -319,19 +233,11 @@ fn s80_what_is_no_journal_is_refused_and_left_alone() {
         let path = book.file(name);
         std::fs::write(&path, &bytes).unwrap();
         let path = path.to_str().unwrap();
-        for args in [
-            &["threads"][..],
-            &["verify"],
-            &["signal", "t", "s", "1"],
-            &["init"],
-        ] {
+        for args in [&["threads"][..], &["verify"], &["signal", "t", "s", "1"], &["init"]] {
             let ran = book.run(&[&["--journal", path], args].concat());
             assert_eq!(ran.code, 1, "{name} {args:?}: {}", ran.stdout);
             assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
-            assert!(
-                std::fs::read(path).unwrap() == bytes,
-                "{name} {args:?} changed it"
-            );
+            assert!(std::fs::read(path).unwrap() == bytes, "{name} {args:?} changed it");
         }
     }
     let ran = book.run(&["--journal", book.dir().to_str().unwrap(), "threads"]);
@@ -357,10 +263,7 @@ fn s51_a_journal_in_use_is_named_with_its_holder() {
     }
     let ran = book.run(&["--json", "threads"]);
     let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
-    assert_eq!(
-        (ran.code, &error["error"]["exit"]),
-        (5, &serde_json::json!(5))
-    );
+    assert_eq!((ran.code, &error["error"]["exit"]), (5, &serde_json::json!(5)));
     drop(home);
     book.ok(&["verify"]);
 }
@@ -372,10 +275,7 @@ fn s51_of_twenty_that_make_a_journal_one_does() {
         .map(|_| {
             let mut command = book.command();
             command.arg("init").stdout(std::process::Stdio::null());
-            command
-                .stderr(std::process::Stdio::piped())
-                .spawn()
-                .unwrap()
+            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
         })
         .collect();
     let codes: Vec<_> = children

@@ -21,36 +21,21 @@ fn shell(book: &Book, script: &str) -> (String, String) {
 fn large() -> Book {
     let book = Book::new();
     let shown = format!("\"{}\"", "x".repeat(500_000));
-    book.thread(
-        "t",
-        Status::Waiting,
-        vec![request("a", &shown), request("b", &shown)],
-    );
+    book.thread("t", Status::Waiting, vec![request("a", &shown), request("b", &shown)]);
     book
 }
 
 #[test]
 fn s74_a_reader_that_goes_away_ends_it_quietly() {
     let book = large();
-    for command in [
-        "export",
-        "show t --payloads",
-        "show t --payloads --json",
-        "export | true",
-    ] {
+    for command in ["export", "show t --payloads", "show t --payloads --json", "export | true"] {
         let script = format!("\"$D\" {command} | head -c 10; echo; echo ${{PIPESTATUS[0]}}");
         let (stdout, stderr) = shell(&book, &script);
         assert_eq!(stderr, "", "{command}");
         let code = stdout.lines().last().unwrap();
         assert!(["0", "141"].contains(&code), "{command}: {code}");
     }
-    for command in [
-        "threads",
-        "--help",
-        "completions bash",
-        "export --help",
-        "doubts",
-    ] {
+    for command in ["threads", "--help", "completions bash", "export --help", "doubts"] {
         let script = format!("\"$D\" {command} | true; echo ${{PIPESTATUS[0]}}");
         let (stdout, stderr) = shell(&book, &script);
         assert_eq!((stdout.as_str(), stderr.as_str()), ("0\n", ""), "{command}");
@@ -62,15 +47,9 @@ fn s74_a_reader_that_goes_away_ends_it_quietly() {
 #[test]
 fn s74_a_full_device_is_an_error() {
     let book = large();
-    for command in [
-        "threads",
-        "export",
-        "show t",
-        "show t --json",
-        "verify",
-        "completions zsh",
-        "--help",
-    ] {
+    for command in
+        ["threads", "export", "show t", "show t --json", "verify", "completions zsh", "--help"]
+    {
         let (stdout, stderr) = shell(&book, &format!("\"$D\" {command} > /dev/full; echo $?"));
         assert_eq!(stdout, "1\n", "{command}");
         assert!(!stderr.contains("panicked"), "{command}: {stderr}");
@@ -107,15 +86,9 @@ fn help_version_and_completions() {
         assert!(help.contains("Example"), "{command}: {help}");
     }
     assert!(help.contains("Exit codes"));
-    assert_eq!(
-        book.ok(&["--version"]),
-        concat!("deedbook ", env!("CARGO_PKG_VERSION"), "\n")
-    );
+    assert_eq!(book.ok(&["--version"]), concat!("deedbook ", env!("CARGO_PKG_VERSION"), "\n"));
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        assert!(
-            book.ok(&["completions", shell]).contains("deedbook"),
-            "{shell}"
-        );
+        assert!(book.ok(&["completions", shell]).contains("deedbook"), "{shell}");
     }
     assert_eq!(book.run(&[]).code, 2);
     assert_eq!(book.run(&["list"]).code, 2);
@@ -124,12 +97,8 @@ fn help_version_and_completions() {
 #[test]
 fn who_acts_is_known_or_asked_for() {
     let book = large();
-    let output = book
-        .command()
-        .env_remove("USER")
-        .args(["signal", "t", "s", "1"])
-        .output()
-        .unwrap();
+    let output =
+        book.command().env_remove("USER").args(["signal", "t", "s", "1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--by"));
 }

@@ -30,38 +30,16 @@ fn records_that_break_the_rules_are_found() {
     let cases = [
         ("a second outcome", vec![pay(), done(1, "1"), done(1, "2")]),
         ("an outcome of nothing", vec![done(7, "1")]),
-        (
-            "an outcome of another kind",
-            vec![pay(), about(Kind::TimerFired, 1)],
-        ),
-        (
-            "an outcome without a call",
-            vec![pay(), done(1, "1").with(|h| h.call = None)],
-        ),
+        ("an outcome of another kind", vec![pay(), about(Kind::TimerFired, 1)]),
+        ("an outcome without a call", vec![pay(), done(1, "1").with(|h| h.call = None)]),
         (
             "two ends of an attempt",
-            vec![
-                pay(),
-                unknown(1, "timeout", None),
-                unknown(1, "timeout", None),
-            ],
+            vec![pay(), unknown(1, "timeout", None), unknown(1, "timeout", None)],
         ),
-        (
-            "a skipped attempt",
-            vec![pay(), unknown(1, "timeout", None), again(1, 3)],
-        ),
-        (
-            "an attempt after the outcome",
-            vec![pay(), done(1, "1"), again(1, 2)],
-        ),
-        (
-            "an outcome of another attempt",
-            vec![pay(), done(1, "1").with(|h| h.attempt = Some(2))],
-        ),
-        (
-            "a second start",
-            vec![done(1, "1").with(|h| h.kind = Kind::ThreadStart)],
-        ),
+        ("a skipped attempt", vec![pay(), unknown(1, "timeout", None), again(1, 3)]),
+        ("an attempt after the outcome", vec![pay(), done(1, "1"), again(1, 2)]),
+        ("an outcome of another attempt", vec![pay(), done(1, "1").with(|h| h.attempt = Some(2))]),
+        ("a second start", vec![done(1, "1").with(|h| h.kind = Kind::ThreadStart)]),
     ];
     for (what, drafts) in cases {
         let book = Book::new();
@@ -116,15 +94,8 @@ fn an_erased_payload_leaves_a_chain_that_verifies() {
     let home = book.home();
     block_on(async {
         let id = ThreadId::new("t").unwrap();
-        let which = Claim::Thread {
-            id: id.clone(),
-            create: None,
-        };
-        let lease = home
-            .claim(which, "x", Duration::from_secs(9))
-            .await
-            .unwrap()
-            .remove(0);
+        let which = Claim::Thread { id: id.clone(), create: None };
+        let lease = home.claim(which, "x", Duration::from_secs(9)).await.unwrap().remove(0);
         let log_id = home.identity().log_id;
         let mut pen = Pen::new(log_id, id.clone(), lease.epoch, lease.next, lease.head);
         let now = home.now().await.unwrap();
@@ -138,23 +109,15 @@ fn an_erased_payload_leaves_a_chain_that_verifies() {
             row: lease.row.clone(),
         };
         home.erase(&id, 1, Role::Shown, note).await.unwrap();
-        home.renew(&[(id, lease.epoch)], Duration::ZERO)
-            .await
-            .unwrap();
+        home.renew(&[(id, lease.epoch)], Duration::ZERO).await.unwrap();
         home.close().await.unwrap();
     });
     assert!(book.ok(&["verify"]).contains("1 payloads, 1 erased"));
     book.ok(&["export", "-o", "x.jsonl"]);
     let text = std::fs::read_to_string(book.file("x.jsonl")).unwrap();
     assert!(text.contains(r#""pay":{"shown":null}"#), "{text}");
-    assert!(
-        book.ok(&["verify", "--export", "x.jsonl"])
-            .contains("1 erased")
-    );
-    assert!(
-        book.ok(&["show", "t", "--payloads"])
-            .contains("shown       (erased)")
-    );
+    assert!(book.ok(&["verify", "--export", "x.jsonl"]).contains("1 erased"));
+    assert!(book.ok(&["show", "t", "--payloads"]).contains("shown       (erased)"));
     // Nobody can see what they would grant.
     let ran = book.run(&["approve", "t"]);
     assert_eq!(ran.code, 1);

@@ -121,14 +121,7 @@ impl RefundAgent {
         outbox: Arc<Outbox>,
         settle: Duration,
     ) -> Self {
-        Self {
-            judge,
-            bank,
-            bank_mode,
-            outbox,
-            holds: Arc::default(),
-            settle,
-        }
+        Self { judge, bank, bank_mode, outbox, holds: Arc::default(), settle }
     }
 
     /// The same agent, held at these instants.
@@ -146,8 +139,7 @@ impl RefundAgent {
         match self.bank_mode {
             Mode::Keys => {
                 let step = step.idempotent().honoured_for(KEYS_HONOURED_FOR);
-                step.run(refund, async |op| self.send(refund, op.key(), thread).await)
-                    .await
+                step.run(refund, async |op| self.send(refund, op.key(), thread).await).await
             }
             Mode::Lookup => {
                 let step = step.reconcile(async |_| self.look_up(thread).await);
@@ -157,8 +149,7 @@ impl RefundAgent {
             }
             Mode::None => {
                 let step = step.at_most_once();
-                step.run(refund, async |op| self.send(refund, op.key(), thread).await)
-                    .await
+                step.run(refund, async |op| self.send(refund, op.key(), thread).await).await
             }
         }
     }
@@ -190,11 +181,7 @@ impl RefundAgent {
             .timeout(LETTER_TIMEOUT)
             .reconcile(async |op| {
                 let written = self.outbox.holds(op.key()).await?;
-                Ok(if written {
-                    Probe::Happened(())
-                } else {
-                    Probe::DidNotHappen
-                })
+                Ok(if written { Probe::Happened(()) } else { Probe::DidNotHappen })
             })
             .quiet(LETTER_QUIET)
             .run(receipt, async |op| {
@@ -233,11 +220,7 @@ impl Workflow for RefundAgent {
             }
             Verdict::NeedsHuman { why } => {
                 let amount = refund.amount().to_string();
-                let shown = Shown {
-                    refund,
-                    amount,
-                    why,
-                };
+                let shown = Shown { refund, amount, why };
                 let decided = ctx.approval(APPROVAL, &shown).await?;
                 if !decided.granted {
                     let (by, why) = (decided.by, decided.reason);
@@ -254,8 +237,7 @@ impl Workflow for RefundAgent {
             Err(error) => return Err(error),
         };
         ctx.sleep(SETTLE, self.settle).await?;
-        self.holds
-            .reach_in_code(Point::BetweenSteps, &ctx.thread_id());
+        self.holds.reach_in_code(Point::BetweenSteps, &ctx.thread_id());
         self.write_letter(ctx, refund, &receipt).await?;
         Ok(Outcome::Refunded { receipt })
     }
@@ -264,9 +246,9 @@ impl Workflow for RefundAgent {
 /// A second request about one order may be the same wish sent twice: a person looks at it.
 fn second_look(verdict: Verdict, order_seen_before: bool) -> Verdict {
     match verdict {
-        Verdict::Approve { .. } if order_seen_before => Verdict::NeedsHuman {
-            why: "an earlier request was about the same order".to_owned(),
-        },
+        Verdict::Approve { .. } if order_seen_before => {
+            Verdict::NeedsHuman { why: "an earlier request was about the same order".to_owned() }
+        }
         verdict => verdict,
     }
 }
@@ -301,17 +283,10 @@ mod tests {
     #[test]
     fn only_what_the_bank_says_is_claimed() {
         let class = |error| format!("{:?}", what_is_known(error));
-        let rejected = BankError::Rejected {
-            status: 422,
-            code: cause(),
-            detail: cause(),
-        };
+        let rejected = BankError::Rejected { status: 422, code: cause(), detail: cause() };
         assert!(class(rejected).contains("Terminal"));
         let retry_after = None;
-        let not_applied = BankError::NotApplied {
-            cause: cause(),
-            retry_after,
-        };
+        let not_applied = BankError::NotApplied { cause: cause(), retry_after };
         assert!(class(not_applied).contains("NotApplied"));
         assert!(class(BankError::InFlight { retry_after }).contains("NotApplied"));
         assert!(class(BankError::Ambiguous { cause: cause() }).contains("Unlabelled"));

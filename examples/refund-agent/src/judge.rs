@@ -63,9 +63,7 @@ pub struct JudgeError {
 impl JudgeError {
     /// No verdict, because of this.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            cause: cause.into(),
-        }
+        Self { cause: cause.into() }
     }
 }
 
@@ -172,26 +170,20 @@ impl RuleJudge {
     pub fn decide(&self, refund: &Refund) -> Verdict {
         let reason = refund.reason.to_lowercase();
         if let Some(word) = EXCLUDED.iter().find(|word| reason.contains(**word)) {
-            return Verdict::Reject {
-                why: format!("the terms of sale exclude it: {word:?}"),
-            };
+            return Verdict::Reject { why: format!("the terms of sale exclude it: {word:?}") };
         }
         if let Some(word) = FLAGGED.iter().find(|word| reason.contains(**word)) {
-            return Verdict::NeedsHuman {
-                why: format!("the reason mentions {word:?}"),
-            };
+            return Verdict::NeedsHuman { why: format!("the reason mentions {word:?}") };
         }
         let amount = refund.amount();
         match reviewed_from(amount.currency()) {
             None => Verdict::NeedsHuman {
                 why: format!("no review threshold is set for {}", amount.currency()),
             },
-            Some(threshold) if amount.minor() >= threshold.minor() => Verdict::NeedsHuman {
-                why: format!("{amount} is {threshold} or more"),
-            },
-            Some(threshold) => Verdict::Approve {
-                why: format!("{amount} is under {threshold}"),
-            },
+            Some(threshold) if amount.minor() >= threshold.minor() => {
+                Verdict::NeedsHuman { why: format!("{amount} is {threshold} or more") }
+            }
+            Some(threshold) => Verdict::Approve { why: format!("{amount} is under {threshold}") },
         }
     }
 }
@@ -212,9 +204,7 @@ impl Judge for RuleJudge {
 }
 
 fn reviewed_from(currency: Currency) -> Option<Money> {
-    let (_, whole) = REVIEWED_FROM
-        .iter()
-        .find(|(code, _)| *code == currency.code())?;
+    let (_, whole) = REVIEWED_FROM.iter().find(|(code, _)| *code == currency.code())?;
     Some(Money::new(currency.minor_units_in(*whole)?, currency))
 }
 
@@ -242,59 +232,32 @@ mod tests {
     #[test]
     fn small_refunds_with_plain_reasons_are_approved() {
         let approved = |verdict: &Verdict| matches!(verdict, Verdict::Approve { .. });
-        check(
-            refund(4_990, "EUR", "broken zip"),
-            approved,
-            "49.90 EUR is under 500.00 EUR",
-        );
-        check(
-            refund(79_999, "JPY", "遅い"),
-            approved,
-            "79999 JPY is under 80000 JPY",
-        );
-        check(
-            refund(199_999, "BHD", "late"),
-            approved,
-            "199.999 BHD is under 200.000 BHD",
-        );
+        check(refund(4_990, "EUR", "broken zip"), approved, "49.90 EUR is under 500.00 EUR");
+        check(refund(79_999, "JPY", "遅い"), approved, "79999 JPY is under 80000 JPY");
+        check(refund(199_999, "BHD", "late"), approved, "199.999 BHD is under 200.000 BHD");
     }
 
     #[test]
     fn large_flagged_and_unknown_ones_need_a_person() {
-        check(
-            refund(50_000, "EUR", "x"),
-            Verdict::needs_human,
-            "500.00 EUR is 500.00 EUR or more",
-        );
+        check(refund(50_000, "EUR", "x"), Verdict::needs_human, "500.00 EUR is 500.00 EUR or more");
         check(
             refund(1, "USD", "My LAWYER says so"),
             Verdict::needs_human,
             "the reason mentions \"lawyer\"",
         );
-        check(
-            refund(1, "ISK", "x"),
-            Verdict::needs_human,
-            "no review threshold is set for ISK",
-        );
+        check(refund(1, "ISK", "x"), Verdict::needs_human, "no review threshold is set for ISK");
     }
 
     #[test]
     fn excluded_reasons_are_rejected_even_when_large() {
         let why = "the terms of sale exclude it: \"final sale\"";
-        check(
-            refund(9_999_999, "EUR", "Final Sale, but ugly"),
-            Verdict::is_rejection,
-            why,
-        );
+        check(refund(9_999_999, "EUR", "Final Sale, but ugly"), Verdict::is_rejection, why);
     }
 
     #[test]
     fn every_threshold_names_a_known_currency() {
         for (code, _) in REVIEWED_FROM {
-            assert!(
-                reviewed_from(Currency::from_code(code).unwrap()).is_some(),
-                "{code}"
-            );
+            assert!(reviewed_from(Currency::from_code(code).unwrap()).is_some(), "{code}");
         }
     }
 
@@ -303,16 +266,9 @@ mod tests {
         let judge: std::sync::Arc<dyn Judge> =
             std::sync::Arc::new(RuleJudge::new().thinking(Duration::from_millis(1)));
         let task = async move { judge.assess(&refund(1, "EUR", "x")).await };
-        let verdict = tokio::task::JoinSet::from_iter([task])
-            .join_all()
-            .await
-            .remove(0)
-            .unwrap();
+        let verdict = tokio::task::JoinSet::from_iter([task]).join_all().await.remove(0).unwrap();
         let text = serde_json::to_string(&verdict).unwrap();
-        assert_eq!(
-            text,
-            r#"{"approve":{"why":"0.01 EUR is under 500.00 EUR"}}"#
-        );
+        assert_eq!(text, r#"{"approve":{"why":"0.01 EUR is under 500.00 EUR"}}"#);
         assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
     }
 }

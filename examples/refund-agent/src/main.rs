@@ -43,10 +43,8 @@ enum Part {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
@@ -74,10 +72,7 @@ async fn run(arguments: Arguments) -> ExitCode {
                 ExitCode::from(INTERRUPTED)
             }
         },
-        Some(Part::Bank {
-            options,
-            until_stdin_ends,
-        }) => tokio::select! {
+        Some(Part::Bank { options, until_stdin_ends }) => tokio::select! {
             served = bank::serve(options) => ended(served),
             () = stdin_end(), if until_stdin_ends => ExitCode::SUCCESS,
         },

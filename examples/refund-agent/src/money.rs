@@ -29,14 +29,12 @@ impl Currency {
     /// The currency with this code, in capitals: `EUR`, not `eur`.
     #[must_use]
     pub fn from_code(code: &str) -> Option<Self> {
-        [(TWO_DECIMALS, 2), (NO_DECIMALS, 0), (THREE_DECIMALS, 3)]
-            .into_iter()
-            .find_map(|(codes, decimals)| {
-                let code = codes
-                    .split_ascii_whitespace()
-                    .find(|known| *known == code)?;
+        [(TWO_DECIMALS, 2), (NO_DECIMALS, 0), (THREE_DECIMALS, 3)].into_iter().find_map(
+            |(codes, decimals)| {
+                let code = codes.split_ascii_whitespace().find(|known| *known == code)?;
                 Some(Self { code, decimals })
-            })
+            },
+        )
     }
 
     /// The three letters, such as `EUR`.
@@ -124,10 +122,7 @@ impl Money {
         if self.currency != other.currency {
             return None;
         }
-        Some(Self::new(
-            self.minor.checked_add(other.minor)?,
-            self.currency,
-        ))
+        Some(Self::new(self.minor.checked_add(other.minor)?, self.currency))
     }
 }
 
@@ -158,19 +153,13 @@ mod tests {
         assert_eq!(money(0, "GBP").to_string(), "0.00 GBP");
         assert_eq!(money(1200, "JPY").to_string(), "1200 JPY");
         assert_eq!(money(5, "BHD").to_string(), "0.005 BHD");
-        assert_eq!(
-            money(u64::MAX, "KWD").to_string(),
-            "18446744073709551.615 KWD"
-        );
+        assert_eq!(money(u64::MAX, "KWD").to_string(), "18446744073709551.615 KWD");
         assert_eq!(format!("{:>12}|", money(100, "EUR")), "    1.00 EUR|");
     }
 
     #[test]
     fn sums_neither_mix_currencies_nor_overflow() {
-        assert_eq!(
-            money(1, "EUR").checked_add(money(2, "EUR")),
-            Some(money(3, "EUR"))
-        );
+        assert_eq!(money(1, "EUR").checked_add(money(2, "EUR")), Some(money(3, "EUR")));
         assert_eq!(money(1, "EUR").checked_add(money(2, "USD")), None);
         assert_eq!(money(u64::MAX, "EUR").checked_add(money(1, "EUR")), None);
     }
@@ -182,10 +171,7 @@ mod tests {
         }
         let yen = Currency::from_code("JPY").unwrap();
         assert_eq!(yen.minor_units_in(1200), Some(1200));
-        assert_eq!(
-            Currency::from_code("OMR").unwrap().minor_units_in(u64::MAX),
-            None
-        );
+        assert_eq!(Currency::from_code("OMR").unwrap().minor_units_in(u64::MAX), None);
     }
 
     #[test]

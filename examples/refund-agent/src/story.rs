@@ -160,13 +160,7 @@ pub async fn tell(options: Options) -> Result<bool, StoryError> {
     while let Life::Killed(point) = teller.live().await? {
         teller.killed.push(point);
     }
-    let Teller {
-        mut page,
-        killed,
-        plan,
-        stopped,
-        ..
-    } = teller;
+    let Teller { mut page, killed, plan, stopped, .. } = teller;
     bank.stop().await?;
     let audit = Audit::of(&places, &read.refunds, options.bank_mode).await?;
     let told = Told {
@@ -200,11 +194,7 @@ fn read(path: &Path) -> Result<Read, StoryError> {
             refunds.push(request.refund.clone());
         }
     }
-    Ok(Read {
-        entries,
-        refunds,
-        needs_person,
-    })
+    Ok(Read { entries, refunds, needs_person })
 }
 
 /// What a request is called in the journal, if it can have a thread.
@@ -255,8 +245,7 @@ impl Teller<'_> {
             };
             match noted? {
                 Note::Holding { point, thread } => {
-                    self.page
-                        .kill(self.killed.len() + 1, agent.pid(), point, &thread);
+                    self.page.kill(self.killed.len() + 1, agent.pid(), point, &thread);
                     agent.kill().await?;
                     self.plan.reached(point);
                     return Ok(Life::Killed(point));
@@ -280,12 +269,7 @@ impl Teller<'_> {
     }
     /// Whether it was not told by an earlier agent; keeps in mind what stopped and why.
     fn is_news(&mut self, note: &Note) -> bool {
-        let Note::Stopped {
-            thread,
-            in_doubt,
-            why,
-        } = note
-        else {
+        let Note::Stopped { thread, in_doubt, why } = note else {
             return true;
         };
         if *in_doubt {

@@ -47,11 +47,7 @@ pub(super) struct Backend(pub(super) Arc<Gate>);
 impl Gate {
     /// A closed gate before `file`.
     pub(super) fn new(file: Arc<dyn DiskFile>) -> Arc<Self> {
-        Arc::new(Self {
-            file,
-            released: AtomicBool::new(false),
-            held: Mutex::default(),
-        })
+        Arc::new(Self { file, released: AtomicBool::new(false), held: Mutex::default() })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -174,10 +170,7 @@ impl StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.change(
-            |file| file.write_at(offset, data),
-            |_| Change::Write(offset, data.into()),
-        )
+        self.0.change(|file| file.write_at(offset, data), |_| Change::Write(offset, data.into()))
     }
 }
 

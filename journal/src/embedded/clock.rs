@@ -30,10 +30,7 @@ impl StoreClock {
             Some(_) => (0, None),
             None => (wall(), Some(monotonic())),
         };
-        Self {
-            source,
-            anchor: Mutex::new(anchor),
-        }
+        Self { source, anchor: Mutex::new(anchor) }
     }
 
     /// The time.
@@ -71,19 +68,13 @@ impl fmt::Debug for StoreClock {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this module owns the store's clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this module owns the store's clock")]
 fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this module owns the store's clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this module owns the store's clock")]
 pub(super) fn monotonic() -> Instant {
     Instant::now()
 }

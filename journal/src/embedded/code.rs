@@ -20,11 +20,7 @@ pub(super) fn sum(table: &str, key: &[u8], value: &[u8]) -> [u8; SUM_BYTES] {
     let (front, back) = lengths.split_at_mut(8);
     front.copy_from_slice(&(table.len() as u64).to_le_bytes());
     back.copy_from_slice(&(key.len() as u64).to_le_bytes());
-    hasher
-        .update(&lengths)
-        .update(table.as_bytes())
-        .update(key)
-        .update(value);
+    hasher.update(&lengths).update(table.as_bytes()).update(key).update(value);
     let mut sum = [0; SUM_BYTES];
     for (out, byte) in sum.iter_mut().zip(hasher.finalize().as_bytes()) {
         *out = *byte;
@@ -42,9 +38,7 @@ pub(super) fn seal(table: &str, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
 /// The value before its checksum, if that is right.
 pub(super) fn unseal<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], Torn> {
     let at = stored.len().checked_sub(SUM_BYTES);
-    let (value, stored_sum) = at
-        .and_then(|at| stored.split_at_checked(at))
-        .ok_or("cut short")?;
+    let (value, stored_sum) = at.and_then(|at| stored.split_at_checked(at)).ok_or("cut short")?;
     if sum(table, key, value) == stored_sum {
         Ok(value)
     } else {
@@ -137,11 +131,7 @@ impl<'a> In<'a> {
     }
 
     pub(super) fn end(&self) -> Result<(), Torn> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err("there is something behind it")
-        }
+        if self.0.is_empty() { Ok(()) } else { Err("there is something behind it") }
     }
 }
 
@@ -160,9 +150,7 @@ mod tests {
         }
         assert!(In(&[0x80; 10]).integer().is_err());
         assert!(
-            In(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f])
-                .integer()
-                .is_err()
+            In(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).integer().is_err()
         );
         assert!(In(&[0x80]).integer().is_err());
         assert!(In(&[0xff, 0xff, 0x03, 1]).count().is_err());

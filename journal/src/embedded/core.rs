@@ -84,10 +84,7 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, redb::Error>) -> Result
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!(
-        "the storage library panicked: {}",
-        text.unwrap_or("without a word")
-    )
+    format!("the storage library panicked: {}", text.unwrap_or("without a word"))
 }
 
 impl Core {
@@ -130,11 +127,9 @@ impl Core {
         });
         match read {
             Ok(result) => result,
-            Err(Fault::Damage(why)) => Err(StoreError::Damaged {
-                thread: thread.clone(),
-                n: 0,
-                why: why.into(),
-            }),
+            Err(Fault::Damage(why)) => {
+                Err(StoreError::Damaged { thread: thread.clone(), n: 0, why: why.into() })
+            }
             Err(Fault::Io(why)) => Err(self.end(&why)),
         }
     }
@@ -144,11 +139,8 @@ impl Core {
         self.reading(id, |transaction| {
             let threads = transaction.open_table(THREADS)?;
             let key = id.as_str().as_bytes();
-            let damaged = |why: &str| StoreError::Damaged {
-                thread: id.clone(),
-                n: 0,
-                why: why.into(),
-            };
+            let damaged =
+                |why: &str| StoreError::Damaged { thread: id.clone(), n: 0, why: why.into() };
             Ok(match threads.get(key)? {
                 Some(stored) => tables::read_thread(key, stored.value()).map_err(&damaged),
                 None => Err(damaged("its row is missing")),

@@ -20,27 +20,18 @@ use crate::{checkpointer::StoreIdentity, hex};
 /// Makes the journal and opens it. The lock is held from before it has its name.
 pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, CreateError> {
     let disk = &*options.open.disk;
-    let io = |what| {
-        move |source: io::Error| CreateError::Io {
-            path: path.into(),
-            what,
-            source,
-        }
-    };
+    let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
     if std::fs::symlink_metadata(path).is_ok() {
         return Err(CreateError::AlreadyExists { path: path.into() });
     }
     let identity = identity(options).map_err(io("get random bytes for it"))?;
     let aside = aside(path).map_err(io("choose a name aside of it"))?;
-    let file = disk
-        .create_new(&aside)
-        .map_err(io("make a file aside of it"))?;
+    let file = disk.create_new(&aside).map_err(io("make a file aside of it"))?;
     let made = build(path, &file, &identity).and_then(|()| {
-        disk.link(&aside, path)
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::AlreadyExists => CreateError::AlreadyExists { path: path.into() },
-                _ => io("give the new file its name")(source),
-            })
+        disk.link(&aside, path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => CreateError::AlreadyExists { path: path.into() },
+            _ => io("give the new file its name")(source),
+        })
     });
     // The other name goes in any case; that it stays is no harm to the journal.
     let removed = disk.remove(&aside);
@@ -49,12 +40,9 @@ pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, Creat
         tracing::warn!(left = %aside.display(), %error, "a name aside could not be removed");
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    disk.sync_dir(folder.unwrap_or(Path::new(".")))
-        .map_err(io("make its name durable"))?;
-    open::open_file(path, file, &options.open).map_err(|source| CreateError::Open {
-        path: path.into(),
-        source,
-    })
+    disk.sync_dir(folder.unwrap_or(Path::new("."))).map_err(io("make its name durable"))?;
+    open::open_file(path, file, &options.open)
+        .map_err(|source| CreateError::Open { path: path.into(), source })
 }
 
 /// Fills the new file and makes it durable.
@@ -63,17 +51,9 @@ fn build(
     file: &Arc<dyn DiskFile>,
     identity: &StoreIdentity,
 ) -> Result<(), CreateError> {
-    let io = |what| {
-        move |source: io::Error| CreateError::Io {
-            path: path.into(),
-            what,
-            source,
-        }
-    };
+    let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
     if !file.try_lock().map_err(io("lock it"))? {
-        return Err(io("lock it")(io::Error::other(
-            "somebody opened the new file",
-        )));
+        return Err(io("lock it")(io::Error::other("somebody opened the new file")));
     }
     let gate = Gate::new(Arc::clone(file));
     gate.release().map_err(io("write it"))?;
@@ -84,10 +64,7 @@ fn build(
         {
             let mut meta = transaction.open_table(META)?;
             meta.insert(GENESIS, &tables::write_genesis(identity)[..])?;
-            let settled = Settled {
-                clean: true,
-                ..Settled::default()
-            };
+            let settled = Settled { clean: true, ..Settled::default() };
             meta.insert(STATE, &tables::write_settled(&settled)[..])?;
             transaction.open_table(LOG)?;
             transaction.open_table(THREADS)?;
@@ -106,10 +83,7 @@ fn build(
     file.sync().map_err(io("make it durable"))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an identity is made of fresh randomness"
-)]
+#[expect(clippy::disallowed_methods, reason = "an identity is made of fresh randomness")]
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;

@@ -117,11 +117,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, write: bool, follow: bool) -> io::Result<Arc<dyn DiskFile>> {
-        let named = if follow {
-            fs::metadata(path)?
-        } else {
-            fs::symlink_metadata(path)?
-        };
+        let named = if follow { fs::metadata(path)? } else { fs::symlink_metadata(path)? };
         if !named.is_file() {
             let what = if named.is_symlink() {
                 "it is a symbolic link"

@@ -34,15 +34,9 @@ impl Place {
     /// The place behind an entry with this many records.
     pub(super) fn after(self, records: u64) -> Self {
         if records > 0 {
-            Self {
-                leaf: self.leaf.saturating_add(records),
-                sub: 0,
-            }
+            Self { leaf: self.leaf.saturating_add(records), sub: 0 }
         } else {
-            Self {
-                leaf: self.leaf,
-                sub: self.sub.saturating_add(1),
-            }
+            Self { leaf: self.leaf, sub: self.sub.saturating_add(1) }
         }
     }
 
@@ -96,11 +90,7 @@ impl Head {
         let shape = |record: &Record| Shape {
             hash: record.hash,
             header: record.header.len(),
-            payloads: record
-                .payloads
-                .iter()
-                .map(|p| (p.role, p.bytes.len()))
-                .collect(),
+            payloads: record.payloads.iter().map(|p| (p.role, p.bytes.len())).collect(),
         };
         Self {
             thread: append.thread.clone(),
@@ -135,9 +125,7 @@ impl Head {
 
     /// The payload of record `n` in `role` is not there from now on.
     pub(super) fn forget(&mut self, n: Position, role: Role) -> bool {
-        let at = n
-            .checked_sub(self.at)
-            .and_then(|at| usize::try_from(at).ok());
+        let at = n.checked_sub(self.at).and_then(|at| usize::try_from(at).ok());
         let Some(shape) = at.and_then(|at| self.shapes.get_mut(at)) else {
             return false;
         };
@@ -168,10 +156,7 @@ pub(super) fn records<'r>(
     let mut out = Out(Vec::with_capacity(512));
     write_head(&mut out, head);
     let mut head_out = Out(Vec::with_capacity(out.0.len() + 24));
-    head_out
-        .byte(RECORDS)
-        .integer(out.0.len() as u64)
-        .fixed(&out.0);
+    head_out.byte(RECORDS).integer(out.0.len() as u64).fixed(&out.0);
     let mut stored = code::seal(LOG, &place.bound(), head_out.0);
     for record in records {
         stored.extend_from_slice(&record.header);
@@ -186,13 +171,8 @@ pub(super) fn records<'r>(
 /// The stored form of a message.
 pub(super) fn message(place: Place, to: &ThreadId, message: &Message) -> Vec<u8> {
     let mut out = Out(Vec::with_capacity(128 + message.body.len()));
-    out.byte(MESSAGE)
-        .text(to.as_str())
-        .fixed(&message.id.0)
-        .byte(message.kind);
-    out.text(&message.name)
-        .text(&message.by)
-        .fixed(&message.body);
+    out.byte(MESSAGE).text(to.as_str()).fixed(&message.id.0).byte(message.kind);
+    out.text(&message.name).text(&message.by).fixed(&message.body);
     code::seal(LOG, &place.bound(), out.0)
 }
 
@@ -220,13 +200,7 @@ pub(super) fn parse(place: Place, stored: &[u8]) -> Result<Entry<'_>, Torn> {
             let kind = input.byte()?;
             let (name, by) = (input.shared()?, input.shared()?);
             let body = Arc::from(input.0);
-            let message = Message {
-                id,
-                kind,
-                name,
-                by,
-                body,
-            };
+            let message = Message { id, kind, name, by, body };
             Ok(Entry::Message(to, message))
         }
         _ => Err("its kind is not known"),
@@ -264,17 +238,11 @@ fn take_record(input: &mut In<'_>, shape: &Shape) -> Result<Record, Torn> {
             bytes: input.take(*length)?.into(),
         });
     }
-    Ok(Record {
-        header,
-        hash: shape.hash,
-        payloads,
-    })
+    Ok(Record { header, hash: shape.hash, payloads })
 }
 
 fn write_head(out: &mut Out, head: &Head) {
-    out.text(head.thread.as_str())
-        .integer(head.epoch.0)
-        .integer(head.at);
+    out.text(head.thread.as_str()).integer(head.epoch.0).integer(head.at);
     out.fixed(&head.prev.0).fixed(&head.time.0.to_le_bytes());
     match &head.row {
         Some(row) => {
@@ -310,24 +278,11 @@ fn read_head(input: &mut In<'_>) -> Result<Head, Torn> {
         _ => Some(read_row(input)?),
     };
     let count = input.count()?;
-    let consumes = (0..count)
-        .map(|_| input.fixed().map(MessageId))
-        .collect::<Result<_, _>>()?;
+    let consumes = (0..count).map(|_| input.fixed().map(MessageId)).collect::<Result<_, _>>()?;
     let count = input.count()?;
-    let shapes = (0..count)
-        .map(|_| read_shape(input))
-        .collect::<Result<_, _>>()?;
+    let shapes = (0..count).map(|_| read_shape(input)).collect::<Result<_, _>>()?;
     input.end()?;
-    Ok(Head {
-        thread,
-        epoch,
-        at,
-        prev,
-        time,
-        row,
-        consumes,
-        shapes,
-    })
+    Ok(Head { thread, epoch, at, prev, time, row, consumes, shapes })
 }
 
 fn read_shape(input: &mut In<'_>) -> Result<Shape, Torn> {
@@ -339,11 +294,7 @@ fn read_shape(input: &mut In<'_>) -> Result<Shape, Torn> {
         Ok((role, length(input)?))
     };
     let payloads = (0..count).map(payload).collect::<Result<_, Torn>>()?;
-    Ok(Shape {
-        hash,
-        header,
-        payloads,
-    })
+    Ok(Shape { hash, header, payloads })
 }
 
 fn length(input: &mut In<'_>) -> Result<usize, Torn> {
@@ -375,15 +326,7 @@ pub(super) fn read_row(input: &mut In<'_>) -> Result<Row, Torn> {
     let wake_at = (flags & 1 != 0).then(|| read_time(input)).transpose()?;
     let detail = (flags & 2 != 0).then(|| input.shared()).transpose()?;
     let open_doubts = u32::try_from(input.integer()?).map_err(|_| "a count is too large")?;
-    Ok(Row {
-        workflow,
-        status,
-        since,
-        wake_at,
-        detail,
-        open_doubts,
-        created_at: read_time(input)?,
-    })
+    Ok(Row { workflow, status, since, wake_at, detail, open_doubts, created_at: read_time(input)? })
 }
 
 fn read_time(input: &mut In<'_>) -> Result<StoreTime, Torn> {

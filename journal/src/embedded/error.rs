@@ -152,9 +152,5 @@ impl std::fmt::Display for Holder {
 }
 
 fn waited_text(waited: &Duration) -> String {
-    if waited.is_zero() {
-        String::new()
-    } else {
-        format!(" after waiting {waited:?}")
-    }
+    if waited.is_zero() { String::new() } else { format!(" after waiting {waited:?}") }
 }

@@ -155,18 +155,13 @@ impl CountingDisk {
     /// Makes the changing operation with this number fail ([`IoCounts::operations`] is the number
     /// of the next one), and with `and_later` every one after it.
     pub fn fail_at(&self, operation: u64, kind: FaultKind, and_later: bool) {
-        self.shared
-            .full
-            .store(kind == FaultKind::Full, Ordering::SeqCst);
+        self.shared.full.store(kind == FaultKind::Full, Ordering::SeqCst);
         self.shared.fail_on.store(and_later, Ordering::SeqCst);
         self.shared.fail_at.store(operation, Ordering::SeqCst);
     }
 
     fn file(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(CountingFile {
-            inner,
-            shared: Arc::clone(&self.shared),
-        })
+        Arc::new(CountingFile { inner, shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -206,17 +201,13 @@ impl DiskFile for CountingFile {
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.shared.reads.fetch_add(1, Ordering::SeqCst);
-        self.shared
-            .bytes_read
-            .fetch_add(out.len() as u64, Ordering::SeqCst);
+        self.shared.bytes_read.fetch_add(out.len() as u64, Ordering::SeqCst);
         self.inner.read_at(offset, out)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.shared.writes.fetch_add(1, Ordering::SeqCst);
-        self.shared
-            .bytes_written
-            .fetch_add(data.len() as u64, Ordering::SeqCst);
+        self.shared.bytes_written.fetch_add(data.len() as u64, Ordering::SeqCst);
         match self.shared.change() {
             Verdict::Go => self.inner.write_at(offset, data),
             Verdict::Fail(kind) => {

@@ -60,13 +60,7 @@ pub(super) struct Group<'c> {
 impl<'c> Group<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
         let next = core.state().next;
-        Self {
-            core,
-            views: HashMap::new(),
-            next,
-            entries: Vec::new(),
-            bytes: 0,
-        }
+        Self { core, views: HashMap::new(), next, entries: Vec::new(), bytes: 0 }
     }
 
     /// The thread as it will be; `None` if there is none.
@@ -104,11 +98,7 @@ impl<'c> Group<'c> {
         self.next = place.after(records);
         let stored = encode(place, &durable);
         self.bytes = self.bytes.saturating_add(stored.len());
-        self.entries.push(Pending {
-            place,
-            stored,
-            durable: Some(durable),
-        });
+        self.entries.push(Pending { place, stored, durable: Some(durable) });
     }
 
     /// Takes an element in, or refuses it.
@@ -123,15 +113,9 @@ impl<'c> Group<'c> {
             Some((before, after)) if before == view.tail => after,
             _ => admit::admit(&log_id, &view.tail, &append)?,
         };
-        let moved = StoreError::Moved {
-            next: view.tail.next,
-        };
+        let moved = StoreError::Moved { next: view.tail.next };
         let mut consumed = HashSet::new();
-        if !append
-            .consumes
-            .iter()
-            .all(|id| view.inbox.contains(id) && consumed.insert(*id))
-        {
+        if !append.consumes.iter().all(|id| view.inbox.contains(id) && consumed.insert(*id)) {
             return Err(moved);
         }
         view.inbox.retain(|id| !consumed.contains(id));
@@ -141,14 +125,10 @@ impl<'c> Group<'c> {
         view.tail = after;
         view.row = append.row;
         let records = append.records;
-        self.push(
-            head.count(),
-            Durable::Records(head),
-            |place, durable| match durable {
-                Durable::Records(head) => entry::records(place, head, records.iter()),
-                Durable::Message(..) => Vec::new(),
-            },
-        );
+        self.push(head.count(), Durable::Records(head), |place, durable| match durable {
+            Durable::Records(head) => entry::records(place, head, records.iter()),
+            Durable::Message(..) => Vec::new(),
+        });
         Ok(after.next)
     }
 

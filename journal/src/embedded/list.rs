@@ -32,19 +32,12 @@ pub(super) fn list(
 ) -> Result<Page<ThreadInfo, ThreadId>> {
     core.alive()?;
     if let Some((thread, why)) = &core.state().damaged {
-        return Err(StoreError::Damaged {
-            thread: thread.clone(),
-            n: 0,
-            why: why.clone(),
-        });
+        return Err(StoreError::Damaged { thread: thread.clone(), n: 0, why: why.clone() });
     }
     let max = max.min(EMBEDDED_LIST_THREADS_MAX);
     if max == 0 {
         let next = after.cloned();
-        return Ok(Page {
-            items: Vec::new(),
-            next,
-        });
+        return Ok(Page { items: Vec::new(), next });
     }
     let mut cursor = start(filter, after);
     let mut items = Vec::new();
@@ -94,11 +87,7 @@ fn in_memory(
     wanted: usize,
     now: StoreTime,
 ) -> Found {
-    let mut found = Found {
-        matching: Vec::new(),
-        known: Vec::new(),
-        upto: None,
-    };
+    let mut found = Found { matching: Vec::new(), known: Vec::new(), upto: None };
     let state = core.state();
     let threads = state.threads.range((from.as_ref(), Bound::Unbounded));
     for (id, thread) in threads {
@@ -138,15 +127,9 @@ fn in_table(
             let damaged = |why: &str| StoreError::Damaged {
                 thread: ThreadId::system(),
                 n: 0,
-                why: format!(
-                    "the row of {:?}: {why}",
-                    String::from_utf8_lossy(key.value())
-                )
-                .into(),
+                why: format!("the row of {:?}: {why}", String::from_utf8_lossy(key.value())).into(),
             };
-            let id = std::str::from_utf8(key.value())
-                .ok()
-                .and_then(|id| ThreadId::any(id).ok());
+            let id = std::str::from_utf8(key.value()).ok().and_then(|id| ThreadId::any(id).ok());
             let Some(id) = id else {
                 return Ok(Err(damaged("its key is not a thread id")));
             };

@@ -39,20 +39,14 @@ pub(super) fn acquire(path: &Path, file: &dyn DiskFile, wait: Duration) -> Resul
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a blocking open waits for a lock"
-)]
+#[expect(clippy::disallowed_methods, reason = "a blocking open waits for a lock")]
 fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
 /// Who has the lock on this file.
 fn holder(file: &dyn DiskFile) -> Holder {
-    let unknown = Holder {
-        pid: None,
-        program: None,
-    };
+    let unknown = Holder { pid: None, program: None };
     let Ok((device, inode)) = file.device_and_inode() else {
         return unknown;
     };
@@ -63,10 +57,7 @@ fn holder(file: &dyn DiskFile) -> Holder {
         return unknown;
     };
     let program = fs::read_to_string(format!("/proc/{pid}/comm"));
-    Holder {
-        pid: Some(pid),
-        program: program.ok().map(|name| name.trim_end().to_owned()),
-    }
+    Holder { pid: Some(pid), program: program.ok().map(|name| name.trim_end().to_owned()) }
 }
 
 /// The process in a line like `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.

@@ -149,9 +149,7 @@ impl Embedded {
         let jobs = Arc::new(Mutex::new(jobs));
         let mut threads = Vec::new();
         let shared = Arc::clone(&core);
-        threads.push(spawn("deedbook-writer", move || {
-            writer::run(shared, &requests)
-        })?);
+        threads.push(spawn("deedbook-writer", move || writer::run(shared, &requests))?);
         for _ in 0..EMBEDDED_READERS {
             let (shared, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
             threads.push(spawn("deedbook-reader", move || serve(&shared, &jobs))?);
@@ -190,14 +188,8 @@ impl Embedded {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let turn = turn.map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        let request = Request {
-            ask: ask(reply),
-            _turn: turn,
-        };
-        let sent = self
-            .writer
-            .as_ref()
-            .is_some_and(|w| w.send(request).is_ok());
+        let request = Request { ask: ask(reply), _turn: turn };
+        let sent = self.writer.as_ref().is_some_and(|w| w.send(request).is_ok());
         if !sent {
             return Err(self.gone());
         }
@@ -230,13 +222,11 @@ impl Embedded {
             let state = self.core.state();
             state.threads.get(&append.thread).map(|t| t.tail)
         };
-        let checked = before
-            .filter(|_| bytes <= EMBEDDED_CHECK_BYTES_MAX)
-            .and_then(|before| {
-                // What is refused here may follow what the writer has in hand: it decides.
-                let after = admit::admit(&self.core.identity.log_id, &before, &append).ok()?;
-                Some((before, after))
-            });
+        let checked = before.filter(|_| bytes <= EMBEDDED_CHECK_BYTES_MAX).and_then(|before| {
+            // What is refused here may follow what the writer has in hand: it decides.
+            let after = admit::admit(&self.core.identity.log_id, &before, &append).ok()?;
+            Some((before, after))
+        });
         Element { append, checked }
     }
 }
@@ -302,10 +292,7 @@ impl Checkpointer for Embedded {
     }
 
     fn post<'a>(&'a self, to: &'a ThreadId, message: Message) -> BoxFuture<'a, Result<Posted>> {
-        Box::pin(async move {
-            self.ask(|reply| Ask::Post(to.clone(), message, reply))
-                .await?
-        })
+        Box::pin(async move { self.ask(|reply| Ask::Post(to.clone(), message, reply)).await? })
     }
 
     fn inbox<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Message>>> {
@@ -319,10 +306,7 @@ impl Checkpointer for Embedded {
         holder: &'a str,
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<Lease>>> {
-        Box::pin(async move {
-            self.ask(|r| Ask::Claim(which, holder.into(), ttl, r))
-                .await?
-        })
+        Box::pin(async move { self.ask(|r| Ask::Claim(which, holder.into(), ttl, r)).await? })
     }
 
     fn renew<'a>(
@@ -332,8 +316,7 @@ impl Checkpointer for Embedded {
     ) -> BoxFuture<'a, Result<Vec<Option<StoreTime>>>> {
         Box::pin(async move {
             self.core.alive()?;
-            self.ask(|reply| Ask::Renew(leases.to_vec(), ttl, reply))
-                .await
+            self.ask(|reply| Ask::Renew(leases.to_vec(), ttl, reply)).await
         })
     }
 
@@ -364,9 +347,7 @@ impl Checkpointer for Embedded {
     ) -> BoxFuture<'a, Result<Position>> {
         Box::pin(async move {
             if note.thread != *thread {
-                return Err(admit::refused(
-                    "the note about an erasure is of another thread",
-                ));
+                return Err(admit::refused("the note about an erasure is of another thread"));
             }
             let note = self.element(note);
             let erasure = Erasure { n, role, note };

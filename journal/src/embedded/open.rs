@@ -37,21 +37,14 @@ const RECOVERY_REQUIRED: u8 = 2;
 
 /// Finds the file, locks it and opens it.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Core, OpenError> {
-    let file = options
-        .disk
-        .open(path, true, options.follow)
-        .map_err(|source| {
-            let path = path.into();
-            match source.kind() {
-                io::ErrorKind::NotFound => OpenError::NotFound { path },
-                io::ErrorKind::InvalidInput => OpenError::Refused { path, source },
-                _ => OpenError::Io {
-                    path,
-                    what: "open it",
-                    source,
-                },
-            }
-        })?;
+    let file = options.disk.open(path, true, options.follow).map_err(|source| {
+        let path = path.into();
+        match source.kind() {
+            io::ErrorKind::NotFound => OpenError::NotFound { path },
+            io::ErrorKind::InvalidInput => OpenError::Refused { path, source },
+            _ => OpenError::Io { path, what: "open it", source },
+        }
+    })?;
     lock::acquire(path, &*file, options.wait)?;
     open_file(path, file, options)
 }
@@ -63,10 +56,7 @@ pub(super) fn open_file(
     options: &OpenOptions,
 ) -> Result<Core, OpenError> {
     let since = monotonic();
-    let damaged = |why: String| OpenError::Damaged {
-        path: path.into(),
-        why,
-    };
+    let damaged = |why: String| OpenError::Damaged { path: path.into(), why };
     let short = look(path, &*file)?;
     let gate = Gate::new(file);
     let (db, repaired) = match (database(path, &gate, options), short) {
@@ -114,19 +104,13 @@ pub(super) fn open_file(
 /// a later failure.
 fn look(path: &Path, file: &dyn DiskFile) -> Result<Option<OpenError>, OpenError> {
     let path = || path.into();
-    let io = |source| OpenError::Io {
-        path: path(),
-        what: "read it",
-        source,
-    };
+    let io = |source| OpenError::Io { path: path(), what: "read it", source };
     let have = file.len().map_err(io)?;
     if have == 0 {
         return Err(OpenError::Empty { path: path() });
     }
     let mut header = [0; HEADER_BYTES];
-    let there = usize::try_from(have)
-        .unwrap_or(usize::MAX)
-        .min(HEADER_BYTES);
+    let there = usize::try_from(have).unwrap_or(usize::MAX).min(HEADER_BYTES);
     let (front, _) = header.split_at_mut(there);
     file.read_at(0, front).map_err(io)?;
     if !header.starts_with(&MAGIC) {
@@ -134,14 +118,8 @@ fn look(path: &Path, file: &dyn DiskFile) -> Result<Option<OpenError>, OpenError
         return Err(OpenError::NotAJournal { path: path(), why });
     }
     let want = length(&header).unwrap_or(0).max(HEADER_BYTES as u64);
-    let truncated = (have < want).then(|| OpenError::Truncated {
-        path: path(),
-        have,
-        want,
-    });
-    let unclean = header
-        .get(MAGIC.len())
-        .is_some_and(|flags| flags & RECOVERY_REQUIRED != 0);
+    let truncated = (have < want).then(|| OpenError::Truncated { path: path(), have, want });
+    let unclean = header.get(MAGIC.len()).is_some_and(|flags| flags & RECOVERY_REQUIRED != 0);
     match truncated {
         Some(error) if !unclean || have < HEADER_BYTES as u64 => Err(error),
         truncated => Ok(truncated),
@@ -157,15 +135,8 @@ fn length(header: &[u8]) -> Option<u64> {
     let (page, region_header, region_data) = (number(12)?, number(16)?, number(20)?);
     let (full, trailing) = (number(24)?, number(28)?);
     let region = region_header.checked_add(region_data)?;
-    let partial = if trailing > 0 {
-        region_header.checked_add(trailing)?
-    } else {
-        0
-    };
-    let pages = full
-        .checked_mul(region)?
-        .checked_add(partial)?
-        .checked_add(1)?;
+    let partial = if trailing > 0 { region_header.checked_add(trailing)? } else { 0 };
+    let pages = full.checked_mul(region)?.checked_add(partial)?.checked_add(1)?;
     pages.checked_mul(page)
 }
 
@@ -192,25 +163,17 @@ fn database(
 fn faulty(path: &Path, fault: Fault) -> OpenError {
     let path = path.into();
     match fault {
-        Fault::Damage(why) if why.contains("file format version") => OpenError::NotAJournal {
-            path,
-            why: format!("its storage has another format: {why}"),
-        },
+        Fault::Damage(why) if why.contains("file format version") => {
+            OpenError::NotAJournal { path, why: format!("its storage has another format: {why}") }
+        }
         Fault::Damage(why) => OpenError::Damaged { path, why },
-        Fault::Io(why) => OpenError::Io {
-            path,
-            what: "read it",
-            source: io::Error::other(why),
-        },
+        Fault::Io(why) => OpenError::Io { path, what: "read it", source: io::Error::other(why) },
     }
 }
 
 /// Tells another program's file, a newer journal and a damaged one.
 fn identity(path: &Path, db: &Database) -> Result<StoreIdentity, OpenError> {
-    let foreign = |why: &str| OpenError::NotAJournal {
-        path: path.into(),
-        why: why.into(),
-    };
+    let foreign = |why: &str| OpenError::NotAJournal { path: path.into(), why: why.into() };
     let genesis = guarded(|| {
         let transaction = db.begin_read()?;
         let meta = match transaction.open_table(META) {
@@ -224,15 +187,10 @@ fn identity(path: &Path, db: &Database) -> Result<StoreIdentity, OpenError> {
     let genesis = genesis.ok_or_else(|| foreign("it is the database of another program"))?;
     match tables::read_genesis(&genesis) {
         Ok(Ok(identity)) => Ok(identity),
-        Ok(Err(found)) => Err(OpenError::Newer {
-            path: path.into(),
-            found,
-            known: FORMAT_VERSION,
-        }),
-        Err(why) => Err(OpenError::Damaged {
-            path: path.into(),
-            why: format!("its identity: {why}"),
-        }),
+        Ok(Err(found)) => Err(OpenError::Newer { path: path.into(), found, known: FORMAT_VERSION }),
+        Err(why) => {
+            Err(OpenError::Damaged { path: path.into(), why: format!("its identity: {why}") })
+        }
     }
 }
 
@@ -306,9 +264,7 @@ fn replay(
         let (leaf, sub) = key.value();
         let place = Place { leaf, sub };
         if found.clean || place != state.next {
-            return Ok(Err(format!(
-                "the log has an entry at {leaf}.{sub} that does not belong"
-            )));
+            return Ok(Err(format!("the log has an entry at {leaf}.{sub} that does not belong")));
         }
         let bytes = value.value().len();
         let (thread, durable) = match entry::parse(place, value.value()) {
@@ -318,13 +274,8 @@ fn replay(
         };
         if state.is_away(&thread) {
             let key = thread.as_str().as_bytes();
-            let row = transaction
-                .open_table(THREADS)?
-                .get(key)?
-                .map(|v| v.value().to_vec());
-            let row = row
-                .ok_or("missing")
-                .and_then(|row| tables::read_thread(key, &row));
+            let row = transaction.open_table(THREADS)?.get(key)?.map(|v| v.value().to_vec());
+            let row = row.ok_or("missing").and_then(|row| tables::read_thread(key, &row));
             match row {
                 Ok(row) => state.admit_stored(thread.clone(), row, false),
                 Err(why) => return Ok(Err(format!("the row of {thread:?}: {why}"))),
@@ -332,9 +283,7 @@ fn replay(
         }
         if let Durable::Records(head) = &durable {
             if !follows(state, head) {
-                return Ok(Err(format!(
-                    "the log at {leaf}.{sub} does not follow {thread:?}"
-                )));
+                return Ok(Err(format!("the log at {leaf}.{sub} does not follow {thread:?}")));
             }
             clock.not_before(head.time);
         }
@@ -366,9 +315,7 @@ fn joins(
         Ok(Ok(()))
     } else {
         let (to_leaf, to_sub) = upto.key();
-        Ok(Err(format!(
-            "the log ends at {leaf}.{sub} and must reach {to_leaf}.{to_sub}"
-        )))
+        Ok(Err(format!("the log ends at {leaf}.{sub} and must reach {to_leaf}.{to_sub}")))
     }
 }
 

@@ -29,11 +29,7 @@ struct Seen {
 }
 
 fn damaged(thread: &ThreadId, n: Position, why: impl Into<String>) -> StoreError {
-    StoreError::Damaged {
-        thread: thread.clone(),
-        n,
-        why: why.into().into(),
-    }
+    StoreError::Damaged { thread: thread.clone(), n, why: why.into().into() }
 }
 
 /// Finds a thread, in memory or in its table.
@@ -125,9 +121,7 @@ impl Cursor<'_> {
         let mut range = self.log.range(place.key()..)?;
         let found = range.next().transpose()?;
         self.range = Some(range);
-        Ok(found
-            .filter(|(key, _)| key.value() == place.key())
-            .map(|(_, value)| value))
+        Ok(found.filter(|(key, _)| key.value() == place.key()).map(|(_, value)| value))
     }
 }
 
@@ -159,10 +153,7 @@ fn extents_from<'t>(
     from: Position,
 ) -> std::result::Result<Extents<'t>, redb::Error> {
     let mut upto = table.range((seen.no, 0)..=(seen.no, from))?;
-    let start = upto
-        .next_back()
-        .transpose()?
-        .map_or((seen.no, 0), |(key, _)| key.value());
+    let start = upto.next_back().transpose()?.map_or((seen.no, 0), |(key, _)| key.value());
     Ok(Extents {
         lists: table.range(start..=(seen.no, u64::MAX))?,
         list: VecDeque::new(),
@@ -181,28 +172,14 @@ pub(super) fn read(
     core.alive()?;
     let seen = seen(core, id)?;
     if from >= seen.next {
-        return Ok(Page {
-            items: Vec::new(),
-            next: None,
-        });
+        return Ok(Page { items: Vec::new(), next: None });
     }
     let page = core.reading(id, |transaction| {
-        read_in(
-            core,
-            transaction,
-            id,
-            &seen,
-            from,
-            bytes_max.min(EMBEDDED_READ_BYTES_MAX),
-        )
+        read_in(core, transaction, id, &seen, from, bytes_max.min(EMBEDDED_READ_BYTES_MAX))
     });
     // Where redb itself stumbled, say at least from where on.
     page.map_err(|error| match error {
-        StoreError::Damaged { thread, n: 0, why } => StoreError::Damaged {
-            thread,
-            n: from,
-            why,
-        },
+        StoreError::Damaged { thread, n: 0, why } => StoreError::Damaged { thread, n: from, why },
         other => other,
     })
 }
@@ -217,15 +194,9 @@ fn read_in(
     from: Position,
     bytes_max: usize,
 ) -> ReadResult {
-    let (log, lists) = (
-        transaction.open_table(LOG)?,
-        transaction.open_table(EXTENTS)?,
-    );
+    let (log, lists) = (transaction.open_table(LOG)?, transaction.open_table(EXTENTS)?);
     let mut extents = extents_from(&lists, seen, from)?;
-    let mut cursor = Cursor {
-        log: &log,
-        range: None,
-    };
+    let mut cursor = Cursor { log: &log, range: None };
     let mut page = Filling::new(from, bytes_max);
     // The extent that holds `from` is the last one that begins at or before it.
     let mut held: Option<Extent> = None;
@@ -236,12 +207,7 @@ fn read_in(
         };
         if let (Some(extent), true) = (held, next.is_none_or(|e| e.first > from)) {
             let stored = cursor.get(extent.place)?;
-            let loaded = load(
-                core,
-                id,
-                extent,
-                stored.as_ref().map(redb::AccessGuard::value),
-            );
+            let loaded = load(core, id, extent, stored.as_ref().map(redb::AccessGuard::value));
             let full = loaded.and_then(|(head, records)| page.take(id, &head, records));
             match full {
                 Ok(true) => return Ok(Ok(page.done())),
@@ -292,11 +258,7 @@ impl Filling {
             None => head.at <= self.from && self.from < head.tail().next,
         };
         if !follows || (head.at == 0) != (head.prev == RecordHash::ZERO) {
-            return Err(damaged(
-                id,
-                self.expected,
-                "what stands there does not follow",
-            ));
+            return Err(damaged(id, self.expected, "what stands there does not follow"));
         }
         for (n, record) in (head.at..).zip(records).filter(|(n, _)| *n >= self.from) {
             self.bytes = self.bytes.saturating_add(record.size());
@@ -312,10 +274,7 @@ impl Filling {
     }
 
     fn done(self) -> RecordPage {
-        Page {
-            items: self.items,
-            next: self.next,
-        }
+        Page { items: self.items, next: self.next }
     }
 }
 
@@ -327,15 +286,10 @@ pub(super) fn entry_with(
 ) -> Result<(Place, Head, Vec<Record>)> {
     let seen = seen(core, id)?;
     if n >= seen.next {
-        return Err(crate::admit::refused(format!(
-            "there is no record {n} to erase in"
-        )));
+        return Err(crate::admit::refused(format!("there is no record {n} to erase in")));
     }
     core.reading(id, |transaction| {
-        let (log, lists) = (
-            transaction.open_table(LOG)?,
-            transaction.open_table(EXTENTS)?,
-        );
+        let (log, lists) = (transaction.open_table(LOG)?, transaction.open_table(EXTENTS)?);
         let mut extents = extents_from(&lists, &seen, n)?;
         let mut held: Option<Extent> = None;
         while let Some(extent) = extents.next()? {
@@ -349,12 +303,7 @@ pub(super) fn entry_with(
             return Ok(Err(damaged(id, n, "no extent holds it")));
         };
         let stored = log.get(extent.place.key())?;
-        let loaded = load(
-            core,
-            id,
-            extent,
-            stored.as_ref().map(redb::AccessGuard::value),
-        );
+        let loaded = load(core, id, extent, stored.as_ref().map(redb::AccessGuard::value));
         Ok(loaded.map(|(head, records)| (extent.place, head, records)))
     })
 }
@@ -414,10 +363,7 @@ pub(super) fn log(core: &Core, from: LogIndex, max: usize) -> Result<Page<LogEnt
     let expected = core.reading(&nowhere, |transaction| {
         let log = transaction.open_table(LOG)?;
         let mut upto = log.range(..=(from, u32::MAX))?;
-        let start = upto
-            .next_back()
-            .transpose()?
-            .map_or((0, 0), |(key, _)| key.value());
+        let start = upto.next_back().transpose()?.map_or((0, 0), |(key, _)| key.value());
         // Messages may stand at the same leaf before the records do.
         let start = (start.0, 0);
         let mut expected = from;
@@ -435,12 +381,7 @@ pub(super) fn log(core: &Core, from: LogIndex, max: usize) -> Result<Page<LogEnt
             for ((index, n), hash) in (leaf..).zip(head.at..).zip(head.hashes()) {
                 if index == expected && items.len() < max {
                     expected += 1;
-                    items.push(LogEntry {
-                        index,
-                        thread: head.thread.clone(),
-                        n,
-                        hash,
-                    });
+                    items.push(LogEntry { index, thread: head.thread.clone(), n, hash });
                 }
             }
         }
@@ -450,8 +391,5 @@ pub(super) fn log(core: &Core, from: LogIndex, max: usize) -> Result<Page<LogEnt
         let why = format!("leaf {expected} is not where it should be");
         return Err(damaged(&nowhere, 0, why));
     }
-    Ok(Page {
-        items,
-        next: (expected < end).then_some(expected),
-    })
+    Ok(Page { items, next: (expected < end).then_some(expected) })
 }

@@ -80,12 +80,7 @@ impl Plan {
                 log.remove(place.key())?;
             }
         }
-        let settled = Settled {
-            clean,
-            generation,
-            upto: self.upto,
-            threads: self.count,
-        };
+        let settled = Settled { clean, generation, upto: self.upto, threads: self.count };
         write_state(transaction, &settled)?;
         Ok(outcome)
     }
@@ -138,9 +133,6 @@ fn put_list(
     };
     let key = (thread.no, first);
     extents.insert(key, &tables::write_extents(key, list)[..])?;
-    thread.listed = Some(Listed {
-        first,
-        len: u32::try_from(list.len()).unwrap_or(u32::MAX),
-    });
+    thread.listed = Some(Listed { first, len: u32::try_from(list.len()).unwrap_or(u32::MAX) });
     Ok(())
 }

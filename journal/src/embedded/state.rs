@@ -100,11 +100,7 @@ impl Thread {
         if !self.exists || self.row.status.is_ended() {
             return None;
         }
-        let work = if self.inbox.is_empty() {
-            self.row.wake_at?
-        } else {
-            StoreTime(0)
-        };
+        let work = if self.inbox.is_empty() { self.row.wake_at? } else { StoreTime(0) };
         Some(self.hold.as_ref().map_or(work, |h| work.max(h.until)))
     }
 }
@@ -144,11 +140,7 @@ pub(super) enum Durable {
 impl State {
     /// The state of a home whose tables have everything before `upto`.
     pub(super) fn settled_upto(upto: Place, count: u64) -> Self {
-        Self {
-            next: upto,
-            count,
-            ..Self::default()
-        }
+        Self { next: upto, count, ..Self::default() }
     }
 
     fn hash(&self, id: &ThreadId) -> u64 {
@@ -161,11 +153,7 @@ impl State {
         if self.is_away(id) {
             return None;
         }
-        Some(StoreError::Damaged {
-            thread: thread.clone(),
-            n: 0,
-            why: Arc::clone(why),
-        })
+        Some(StoreError::Damaged { thread: thread.clone(), n: 0, why: Arc::clone(why) })
     }
 
     /// Whether the thread is in its table and not in memory.
@@ -227,10 +215,7 @@ impl State {
         thread.epoch = thread.epoch.max(head.epoch);
         thread.tail = tail;
         if count > 0 {
-            thread.fresh.push(Extent {
-                first: head.at,
-                place,
-            });
+            thread.fresh.push(Extent { first: head.at, place });
         }
         let consumed = &mut self.consumed;
         thread.inbox.retain(|(id, place)| {
@@ -268,10 +253,7 @@ impl State {
         remove_due(&mut self.due, id, thread);
         if let Some(due) = due {
             let workflow = Arc::clone(&thread.row.workflow);
-            self.due
-                .entry(workflow)
-                .or_default()
-                .insert((due, id.clone()));
+            self.due.entry(workflow).or_default().insert((due, id.clone()));
         }
         thread.due = due;
     }
@@ -285,20 +267,14 @@ impl State {
         }
         due.sort_unstable();
         due.dedup();
-        due.into_iter()
-            .take(max)
-            .map(|(_, id)| id.clone())
-            .collect()
+        due.into_iter().take(max).map(|(_, id)| id.clone()).collect()
     }
 
     /// Raises the epoch of a thread in memory and leases it.
     pub(super) fn take(&mut self, id: &ThreadId, by: &Arc<str>, until: StoreTime) -> Option<Lease> {
         let thread = self.threads.get_mut(id)?;
         thread.epoch.0 += 1;
-        thread.hold = Some(Hold {
-            by: Arc::clone(by),
-            until,
-        });
+        thread.hold = Some(Hold { by: Arc::clone(by), until });
         let lease = Lease {
             thread: id.clone(),
             epoch: thread.epoch,

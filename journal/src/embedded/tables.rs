@@ -38,9 +38,7 @@ pub(super) const STATE: &str = "state";
 pub(super) fn write_genesis(identity: &StoreIdentity) -> Vec<u8> {
     let mut out = Out::default();
     out.byte(FORMAT_VERSION);
-    out.fixed(&identity.log_id)
-        .fixed(&identity.namespace)
-        .fixed(&identity.secret);
+    out.fixed(&identity.log_id).fixed(&identity.namespace).fixed(&identity.secret);
     code::seal("meta", GENESIS.as_bytes(), out.0)
 }
 
@@ -52,11 +50,8 @@ pub(super) fn read_genesis(stored: &[u8]) -> Result<Result<StoreIdentity, u8>, T
     if version != FORMAT_VERSION {
         return Ok(Err(version));
     }
-    let identity = StoreIdentity {
-        log_id: input.fixed()?,
-        namespace: input.fixed()?,
-        secret: input.fixed()?,
-    };
+    let identity =
+        StoreIdentity { log_id: input.fixed()?, namespace: input.fixed()?, secret: input.fixed()? };
     input.end()?;
     Ok(Ok(identity))
 }
@@ -76,8 +71,7 @@ pub(super) struct Settled {
 
 pub(super) fn write_settled(settled: &Settled) -> Vec<u8> {
     let mut out = Out::default();
-    out.byte(u8::from(settled.clean))
-        .integer(settled.generation);
+    out.byte(u8::from(settled.clean)).integer(settled.generation);
     settled.upto.write(&mut out);
     out.integer(settled.threads);
     code::seal("meta", STATE.as_bytes(), out.0)
@@ -98,11 +92,8 @@ pub(super) fn read_settled(stored: &[u8]) -> Result<Settled, Torn> {
 /// The row of a thread in the table of threads.
 pub(super) fn write_thread(id: &[u8], thread: &Thread) -> Vec<u8> {
     let mut out = Out(Vec::with_capacity(256));
-    out.integer(thread.no)
-        .integer(thread.epoch.0)
-        .integer(thread.tail.next);
-    out.fixed(&thread.tail.head.0)
-        .fixed(&thread.tail.time.0.to_le_bytes());
+    out.integer(thread.no).integer(thread.epoch.0).integer(thread.tail.next);
+    out.fixed(&thread.tail.head.0).fixed(&thread.tail.time.0.to_le_bytes());
     entry::write_row(&mut out, &thread.row);
     match thread.listed {
         Some(listed) => out.integer(u64::from(listed.len)).integer(listed.first),
@@ -153,8 +144,7 @@ pub(super) fn write_extents(key: (u64, u64), extents: &[Extent]) -> Vec<u8> {
     out.integer(extents.len() as u64);
     let (mut first, mut leaf) = (0, 0);
     for extent in extents {
-        out.integer(extent.first.wrapping_sub(first))
-            .integer(extent.place.leaf.wrapping_sub(leaf));
+        out.integer(extent.first.wrapping_sub(first)).integer(extent.place.leaf.wrapping_sub(leaf));
         out.integer(u64::from(extent.place.sub));
         (first, leaf) = (extent.first, extent.place.leaf);
     }
@@ -170,10 +160,7 @@ pub(super) fn read_extents(key: (u64, u64), stored: &[u8]) -> Result<Vec<Extent>
         first = first.wrapping_add(input.integer()?);
         leaf = leaf.wrapping_add(input.integer()?);
         let sub = u32::try_from(input.integer()?).map_err(|_| "a place is too large")?;
-        extents.push(Extent {
-            first,
-            place: Place { leaf, sub },
-        });
+        extents.push(Extent { first, place: Place { leaf, sub } });
     }
     input.end()?;
     Ok(extents)

@@ -34,11 +34,7 @@ pub(super) enum Ask {
     Post(ThreadId, Message, Reply<Result<Posted>>),
     Erase(Erasure, Reply<Result<Position>>),
     Claim(Claim, Arc<str>, Duration, Reply<Result<Vec<Lease>>>),
-    Renew(
-        Vec<(ThreadId, Epoch)>,
-        Duration,
-        Reply<Vec<Option<StoreTime>>>,
-    ),
+    Renew(Vec<(ThreadId, Epoch)>, Duration, Reply<Vec<Option<StoreTime>>>),
     Close(Reply<Result<()>>),
 }
 
@@ -72,17 +68,12 @@ struct Writer {
 
 /// Runs until every handle is gone. Without a close before that, the file is as after a crash.
 pub(super) fn run(core: Arc<Core>, requests: &Receiver<Request>) {
-    let mut writer = Writer {
-        core,
-        generation: 0,
-    };
+    let mut writer = Writer { core, generation: 0 };
     while let Ok(first) = requests.recv() {
         writer.round(first, requests);
     }
     let opened = writer.core.opened.write();
-    let opened = opened
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .take();
+    let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
     // Without a close nothing says that the journal is clean; an error here changes nothing.
     let _ = guarded(|| {
         drop(opened);
@@ -153,12 +144,7 @@ impl Writer {
         if let Some(listed) = outcome {
             state.settle(listed);
         }
-        for Pending {
-            place,
-            stored,
-            durable,
-        } in entries
-        {
+        for Pending { place, stored, durable } in entries {
             if let Some(durable) = durable {
                 if let Durable::Records(head) = &durable {
                     self.core.clock.not_before(head.time);
@@ -191,11 +177,7 @@ impl Writer {
                 match plan {
                     Some(plan) => outcome = Some(plan.write(&transaction, generation, clean)?),
                     None if first => {
-                        let touched = Settled {
-                            clean: false,
-                            generation,
-                            ..core.found
-                        };
+                        let touched = Settled { clean: false, generation, ..core.found };
                         settle::write_state(&transaction, &touched)?;
                     }
                     None => {}
@@ -207,9 +189,7 @@ impl Writer {
         let (transaction, outcome) = prepared.map_err(|fault| self.core.end(fault.why()))?;
         guarded(|| Ok(transaction.commit()?)).map_err(|fault| {
             self.core.end(fault.why());
-            StoreError::Unknown {
-                why: fault.why().into(),
-            }
+            StoreError::Unknown { why: fault.why().into() }
         })?;
         self.generation = generation;
         Ok(outcome)
@@ -259,10 +239,7 @@ impl Writer {
             Claim::Due { workflows, max } => {
                 let mut state = self.core.state();
                 let due = state.due(&workflows, max, now);
-                Ok(due
-                    .iter()
-                    .filter_map(|id| state.take(id, by, until))
-                    .collect())
+                Ok(due.iter().filter_map(|id| state.take(id, by, until)).collect())
             }
         }
     }
@@ -301,13 +278,9 @@ impl Writer {
         let (place, mut head, mut records) = reader::entry_with(&core, &id, n)?;
         if !head.forget(n, role) {
             let role = role.as_str();
-            return Err(refused(format!(
-                "record {n} has no payload {role} to erase"
-            )));
+            return Err(refused(format!("record {n} has no payload {role} to erase")));
         }
-        let at = usize::try_from(n - head.at)
-            .ok()
-            .and_then(|at| records.get_mut(at));
+        let at = usize::try_from(n - head.at).ok().and_then(|at| records.get_mut(at));
         if let Some(record) = at {
             record.payloads.retain(|p| p.role != role);
         }
@@ -332,15 +305,12 @@ impl Writer {
         }
         self.core.over.get_or_init(|| StoreError::Closed);
         let opened = self.core.opened.write();
-        let opened = opened
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take();
+        let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(opened) = opened else {
             return Err(StoreError::Closed);
         };
-        guarded(|| Ok(opened.db.close()?)).map_err(|fault| StoreError::Failed {
-            why: fault.why().into(),
-        })
+        guarded(|| Ok(opened.db.close()?))
+            .map_err(|fault| StoreError::Failed { why: fault.why().into() })
     }
 }
 

@@ -258,15 +258,7 @@ impl Call {
 
     /// The attempts since a person last let the step begin anew.
     fn counted(&self) -> &[Attempt] {
-        self.behind(|end| {
-            matches!(
-                end,
-                AttemptEnd::Cleared {
-                    by_person: true,
-                    ..
-                }
-            )
-        })
+        self.behind(|end| matches!(end, AttemptEnd::Cleared { by_person: true, .. }))
     }
 
     fn behind(&self, cut: impl Fn(&AttemptEnd) -> bool) -> &[Attempt] {
@@ -311,11 +303,7 @@ impl Call {
         if self.outcome.is_some() {
             return Standing::Settled;
         }
-        let number = self
-            .attempts
-            .last()
-            .map_or(0, |a| a.number)
-            .saturating_add(1);
+        let number = self.attempts.last().map_or(0, |a| a.number).saturating_add(1);
         let (Some(terms), Some(last)) = (terms, self.attempts.last()) else {
             return Standing::Ready(number);
         };
@@ -400,11 +388,7 @@ impl Call {
         let last = self.attempts.last().map_or(now, |a| a.started);
         let quiet = last.after(terms.quiet);
         let due = self.probe_due.map_or(quiet, |due| due.max(quiet));
-        if now < due {
-            Standing::AskLater(due)
-        } else {
-            Standing::Ask
-        }
+        if now < due { Standing::AskLater(due) } else { Standing::Ask }
     }
 
     /// Why nobody knows whether this step had its effect. `None` for a step that has its outcome,
@@ -421,10 +405,7 @@ impl Call {
     /// How many attempts have died with their process since a person let the step begin anew.
     fn crashes(&self) -> usize {
         let died = |a: &&Attempt| {
-            matches!(
-                a.end,
-                AttemptEnd::Open | AttemptEnd::Cleared { died: true, .. }
-            )
+            matches!(a.end, AttemptEnd::Open | AttemptEnd::Cleared { died: true, .. })
         };
         self.counted().iter().filter(died).count()
     }

@@ -57,9 +57,7 @@ pub fn decide(history: &History, call: &Declared<'_>, now: StoreTime) -> Decisio
     if let Some(divergence) = other_identity(history, call) {
         return Decision::Diverged(divergence);
     }
-    let recorded = history
-        .number(call.kind, call.id)
-        .and_then(|n| history.calls().get(n));
+    let recorded = history.number(call.kind, call.id).and_then(|n| history.calls().get(n));
     let Some(recorded) = recorded else {
         return Decision::Open;
     };
@@ -110,10 +108,8 @@ fn other_identity(history: &History, call: &Declared<'_>) -> Option<Divergence> 
     if recorded == now {
         return None;
     }
-    let first = history
-        .calls()
-        .iter()
-        .find(|c| c.kind == CallKind::Step && c.id.name == call.id.name);
+    let first =
+        history.calls().iter().find(|c| c.kind == CallKind::Step && c.id.name == call.id.name);
     Some(Divergence {
         call: call.id.to_string(),
         at: first.map_or(0, |c| c.opened),

@@ -52,11 +52,7 @@ impl From<EndKind> for Kind {
 #[must_use]
 pub fn ended(call: &Call, terms: &Terms, end: Ended, due: StoreTime) -> EndRecord {
     let more = !call.used_up(terms);
-    let fail = |why, due| EndRecord {
-        kind: EndKind::Fail,
-        why,
-        due,
-    };
+    let fail = |why, due| EndRecord { kind: EndKind::Fail, why, due };
     match (end, terms.policy) {
         (Ended::Terminal, _) => fail("terminal", None),
         (Ended::NotApplied, _) if more => fail("not_applied", Some(due)),
@@ -75,11 +71,9 @@ pub fn ended(call: &Call, terms: &Terms, end: Ended, due: StoreTime) -> EndRecor
             why: why.as_str(),
             due: (more && why != Doubt::Dropped && why != Doubt::Cancelled).then_some(due),
         },
-        (Ended::Ambiguous(why), Policy::Reconcile | Policy::AtMostOnce) => EndRecord {
-            kind: EndKind::Unknown,
-            why: why.as_str(),
-            due: None,
-        },
+        (Ended::Ambiguous(why), Policy::Reconcile | Policy::AtMostOnce) => {
+            EndRecord { kind: EndKind::Unknown, why: why.as_str(), due: None }
+        }
     }
 }
 

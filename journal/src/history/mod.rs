@@ -240,9 +240,7 @@ impl History {
     /// The number of the call that was opened at this position.
     fn number_at(&self, position: Position) -> Option<usize> {
         // Calls stand in the order of their positions.
-        self.calls
-            .binary_search_by_key(&position, |c| c.opened)
-            .ok()
+        self.calls.binary_search_by_key(&position, |c| c.opened).ok()
     }
 
     /// The call whose id is shown so. Ids by arguments are shown with the first digits of their
@@ -276,9 +274,7 @@ impl History {
 
     /// The signals of every name.
     pub fn all_signals(&self) -> impl Iterator<Item = (&Arc<str>, &[Signal])> {
-        self.signals
-            .iter()
-            .map(|(name, signals)| (name, signals.as_slice()))
+        self.signals.iter().map(|(name, signals)| (name, signals.as_slice()))
     }
 
     /// The recorded answer to `patched(name)`.

@@ -13,13 +13,7 @@ use crate::{
 const BY: &str = "user:bob";
 
 fn message(kind: u8, name: &str, body: Vec<u8>) -> Message {
-    Message {
-        id: MessageId([7; 16]),
-        kind,
-        name: name.into(),
-        by: BY.into(),
-        body: body.into(),
-    }
+    Message { id: MessageId([7; 16]), kind, name: name.into(), by: BY.into(), body: body.into() }
 }
 
 /// Admits a message and writes what it became, which always fits.
@@ -59,11 +53,7 @@ fn happened() -> Verdict {
 
 fn decision(name: &str, granted: bool, shown: &str) -> Message {
     let (reason, shown) = ("fine".into(), shown.into());
-    let body = Decide {
-        granted,
-        reason,
-        shown,
-    };
+    let body = Decide { granted, reason, shown };
     message(DECIDE, name, encoded(body))
 }
 
@@ -72,13 +62,7 @@ fn late(name: &str, attempt: u32, outcome: Result<Bytes, Failure>) -> Message {
 }
 
 fn cancel() -> Message {
-    message(
-        CANCEL,
-        "",
-        encoded(Cancel {
-            reason: "enough".into(),
-        }),
-    )
+    message(CANCEL, "", encoded(Cancel { reason: "enough".into() }))
 }
 
 #[test]
@@ -86,21 +70,13 @@ fn signals_take_their_place_in_the_queue_of_their_name() {
     let mut thread = Thread::new();
     let longest = "é".repeat(256);
     for name in ["s", "a b\n", &longest] {
-        let header = taken(
-            &mut thread,
-            &message(SIGNAL, name, encoded(1)),
-            Kind::Signal,
-        );
+        let header = taken(&mut thread, &message(SIGNAL, name, encoded(1)), Kind::Signal);
         assert_eq!(header.why.as_deref(), Some(name));
         assert_eq!(thread.history.signals(name).len(), 1);
     }
     refused(&mut thread, &message(SIGNAL, "", encoded(1)), "empty");
     let long = "s".repeat(513);
-    refused(
-        &mut thread,
-        &message(SIGNAL, &long, encoded(1)),
-        "513 bytes",
-    );
+    refused(&mut thread, &message(SIGNAL, &long, encoded(1)), "513 bytes");
     let deep = [vec![0x91; 70], vec![0xc0]].concat();
     for body in [vec![], vec![0xc1], vec![0x92, 1], vec![1, 1], deep] {
         let (header, _) = become_record(&mut thread, &message(SIGNAL, "s", body));
@@ -115,45 +91,22 @@ fn a_decision_is_bound_to_what_was_shown_and_the_first_one_wins() {
     let asked = thread.put(thread.approval("ok?"));
     let shown = thread.history.opened_at(asked).unwrap().shown.unwrap();
     let shown = hex::encode(&shown);
-    refused(
-        &mut thread,
-        &decision("no#0", true, &shown),
-        "no approval request",
-    );
+    refused(&mut thread, &decision("no#0", true, &shown), "no approval request");
     for other in ["", "00", &shown.to_uppercase(), &"x".repeat(100_000)] {
         refused(&mut thread, &decision("ok?#0", true, other), "bound to");
     }
     refused(&mut thread, &message(DECIDE, "ok?#0", encoded(1)), "body");
     assert!(thread.history.opened_at(asked).unwrap().outcome.is_none());
-    let header = taken(
-        &mut thread,
-        &decision("ok?#0", false, &shown),
-        Kind::ApprovalDecide,
-    );
+    let header = taken(&mut thread, &decision("ok?#0", false, &shown), Kind::ApprovalDecide);
     assert_eq!(header.verdict.as_deref(), Some("denied"));
-    refused(
-        &mut thread,
-        &decision("ok?#0", true, &shown),
-        "already decided",
-    );
+    refused(&mut thread, &decision("ok?#0", true, &shown), "already decided");
     // The next request of the name is another request.
-    thread.put(
-        thread
-            .approval("ok?")
-            .with(|h| h.place.as_mut().unwrap().occurrence = 1),
-    );
-    taken(
-        &mut thread,
-        &decision("ok?#1", true, &shown),
-        Kind::ApprovalDecide,
-    );
+    thread.put(thread.approval("ok?").with(|h| h.place.as_mut().unwrap().occurrence = 1));
+    taken(&mut thread, &decision("ok?#1", true, &shown), Kind::ApprovalDecide);
     let calls = thread.history.calls();
     let granted = |n: usize| {
         let answer = &calls[n].outcome.as_ref().unwrap().answer;
-        matches!(
-            answer,
-            crate::history::Answer::Decided { granted: true, .. }
-        )
+        matches!(answer, crate::history::Answer::Decided { granted: true, .. })
     };
     assert!(!granted(0) && granted(1));
 }
@@ -169,39 +122,17 @@ fn only_a_doubt_is_resolved_and_only_once() {
     let junk = Verdict::Happened(Bytes(vec![0xc1]));
     let (header, _) = become_record(&mut thread, &resolve("pay#0", junk));
     assert_eq!(header.kind, Kind::MessageRefused);
-    let header = taken(
-        &mut thread,
-        &resolve("pay#0", Verdict::DidNotHappen),
-        Kind::StepResolve,
-    );
-    assert_eq!(
-        (header.call, header.verdict.as_deref()),
-        (Some(call), Some("did_not_happen"))
-    );
+    let header = taken(&mut thread, &resolve("pay#0", Verdict::DidNotHappen), Kind::StepResolve);
+    assert_eq!((header.call, header.verdict.as_deref()), (Some(call), Some("did_not_happen")));
     refused(&mut thread, &resolve("pay#0", happened()), "not in doubt");
     thread.put(thread.again(call));
     refused(&mut thread, &resolve("pay#0", happened()), "not in doubt");
     thread.put(thread.unknown(call, "timeout", None));
-    taken(
-        &mut thread,
-        &resolve("pay#0", happened()),
-        Kind::StepResolve,
-    );
-    for again in [
-        happened(),
-        Verdict::DidNotHappen,
-        Verdict::Failed(Failure::new("x")),
-    ] {
+    taken(&mut thread, &resolve("pay#0", happened()), Kind::StepResolve);
+    for again in [happened(), Verdict::DidNotHappen, Verdict::Failed(Failure::new("x"))] {
         refused(&mut thread, &resolve("pay#0", again), "not in doubt");
     }
-    let answer = &thread
-        .history
-        .opened_at(call)
-        .unwrap()
-        .outcome
-        .as_ref()
-        .unwrap()
-        .answer;
+    let answer = &thread.history.opened_at(call).unwrap().outcome.as_ref().unwrap().answer;
     assert_eq!(*answer, crate::history::Answer::Value(encoded("r").into()));
 }
 
@@ -212,14 +143,7 @@ fn a_doubt_can_be_settled_as_failed() {
     thread.put(thread.unknown(call, "dropped", None));
     let failed = Verdict::Failed(Failure::new("refused").code("no"));
     taken(&mut thread, &resolve("pay#0", failed), Kind::StepResolve);
-    let answer = &thread
-        .history
-        .opened_at(call)
-        .unwrap()
-        .outcome
-        .as_ref()
-        .unwrap()
-        .answer;
+    let answer = &thread.history.opened_at(call).unwrap().outcome.as_ref().unwrap().answer;
     assert!(matches!(answer, crate::history::Answer::Failed(_)));
 }
 
@@ -247,11 +171,7 @@ fn g6_late_results_are_evidence_and_overwrite_nothing() {
     let header = taken(&mut thread, &late("pay#0", 1, value()), Kind::StepLate);
     assert_eq!((header.call, header.attempt), (Some(call), Some(1)));
     thread.put(thread.resolve(call, "failed", "user:bob"));
-    taken(
-        &mut thread,
-        &late("pay#0", 1, Err(Failure::new("e"))),
-        Kind::StepLate,
-    );
+    taken(&mut thread, &late("pay#0", 1, Err(Failure::new("e"))), Kind::StepLate);
     let recorded = thread.history.opened_at(call).unwrap();
     assert_eq!(recorded.late.len(), 2);
     let answer = &recorded.outcome.as_ref().unwrap().answer;
@@ -305,11 +225,7 @@ fn texts_of_any_length_fit_a_header() {
     let mut thread = Thread::new();
     let long: Arc<str> = "\u{1}é".repeat(1 << 20).into();
     for kind in 0..=6 {
-        let message = Message {
-            name: long.clone(),
-            by: long.clone(),
-            ..message(kind, "", vec![])
-        };
+        let message = Message { name: long.clone(), by: long.clone(), ..message(kind, "", vec![]) };
         let (header, _) = become_record(&mut thread, &message);
         assert!(header.by.unwrap().ends_with(" [cut]"));
     }
@@ -322,31 +238,13 @@ fn hostile_message() -> impl Strategy<Value = Message> {
     let shaped = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),
         Just(encoded(Cancel { reason: "r".into() })),
-        Just(encoded(Resolve {
-            verdict: happened(),
-            reason: String::new()
-        })),
-        Just(encoded(Resolve {
-            verdict: Verdict::DidNotHappen,
-            reason: String::new()
-        })),
-        (0u32..4).prop_map(|attempt| {
-            encoded(Late {
-                attempt,
-                outcome: Ok(Bytes(encoded(1))),
-            })
-        }),
+        Just(encoded(Resolve { verdict: happened(), reason: String::new() })),
+        Just(encoded(Resolve { verdict: Verdict::DidNotHappen, reason: String::new() })),
+        (0u32..4).prop_map(|attempt| { encoded(Late { attempt, outcome: Ok(Bytes(encoded(1))) }) }),
     ];
-    (
-        0u8..7,
-        prop::sample::select(names),
-        shaped,
-        any::<[u8; 16]>(),
+    (0u8..7, prop::sample::select(names), shaped, any::<[u8; 16]>()).prop_map(
+        |(kind, name, body, id)| Message { id: MessageId(id), ..message(kind, name, body) },
     )
-        .prop_map(|(kind, name, body, id)| Message {
-            id: MessageId(id),
-            ..message(kind, name, body)
-        })
 }
 
 proptest! {

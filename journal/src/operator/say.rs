@@ -15,13 +15,7 @@ use crate::{
 /// A signal with a value in MessagePack.
 #[must_use]
 pub fn signal(id: MessageId, name: &str, value: Vec<u8>, by: &str) -> Message {
-    Message {
-        id,
-        kind: SIGNAL,
-        name: name.into(),
-        by: by.into(),
-        body: value.into(),
-    }
+    Message { id, kind: SIGNAL, name: name.into(), by: by.into(), body: value.into() }
 }
 
 /// A decision on an approval request, bound to what the request shows.
@@ -36,11 +30,7 @@ pub fn decide(
     by: &str,
 ) -> Result<Message, ValueError> {
     let shown = request.shown.map(|c| hex::encode(&c)).unwrap_or_default();
-    let body = Decide {
-        granted,
-        reason: reason.into(),
-        shown,
-    };
+    let body = Decide { granted, reason: reason.into(), shown };
     message(id, DECIDE, &request.id.to_string(), by, &body)
 }
 
@@ -56,13 +46,7 @@ pub fn resolve(
     by: &str,
 ) -> Result<Message, ValueError> {
     let reason = reason.into();
-    message(
-        id,
-        RESOLVE,
-        &step.to_string(),
-        by,
-        &Resolve { verdict, reason },
-    )
+    message(id, RESOLVE, &step.to_string(), by, &Resolve { verdict, reason })
 }
 
 /// A cancellation of the thread.
@@ -82,11 +66,5 @@ fn message<T: serde::Serialize>(
     body: &T,
 ) -> Result<Message, ValueError> {
     let body: Arc<[u8]> = value::encode(body, &ValueLimits::new())?.into();
-    Ok(Message {
-        id,
-        kind,
-        name: name.into(),
-        by: by.into(),
-        body,
-    })
+    Ok(Message { id, kind, name: name.into(), by: by.into(), body })
 }

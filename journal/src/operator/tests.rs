@@ -54,10 +54,7 @@ async fn book(drafts: Vec<Draft>) -> Book {
         open_doubts: 0,
         created_at: now,
     };
-    let which = Claim::Thread {
-        id: thread.clone(),
-        create: Some(row.clone()),
-    };
+    let which = Claim::Thread { id: thread.clone(), create: Some(row.clone()) };
     let leases = home.claim(which, "worker:1", LEASE).await.unwrap();
     let epoch = leases[0].epoch;
     let log_id = home.identity().log_id;
@@ -67,22 +64,12 @@ async fn book(drafts: Vec<Draft>) -> Book {
         .chain(drafts)
         .map(|draft| pen.write(draft, now, &mut || [1; 32]).1)
         .collect();
-    let append = Append {
-        thread: thread.clone(),
-        epoch,
-        at: 0,
-        records,
-        consumes: Vec::new(),
-        row,
-    };
+    let append =
+        Append { thread: thread.clone(), epoch, at: 0, records, consumes: Vec::new(), row };
     home.append(vec![append]).await.remove(0).unwrap();
     let held = [(thread.clone(), epoch)];
     home.renew(&held, Duration::ZERO).await.unwrap();
-    Book {
-        _dir: dir,
-        home,
-        thread,
-    }
+    Book { _dir: dir, home, thread }
 }
 
 impl Book {
@@ -97,10 +84,7 @@ impl Book {
     async fn kinds(&self) -> Vec<String> {
         let page = self.home.read(&self.thread, 0, usize::MAX).await.unwrap();
         let header = |r: &Record| Header::parse(&r.header).unwrap();
-        let kinds = page
-            .items
-            .iter()
-            .map(|(_, r)| header(r).kind.as_str().to_owned());
+        let kinds = page.items.iter().map(|(_, r)| header(r).kind.as_str().to_owned());
         kinds.collect()
     }
 
@@ -130,10 +114,7 @@ fn an_act_is_one_append_under_a_new_epoch() {
         assert_eq!((acted.position, acted.admitted_before), (2, 0));
         assert_eq!(acted.row.wake_at, Some(StoreTime(0)));
         assert_eq!(book.epoch().await, before + 1);
-        assert_eq!(
-            book.kinds().await,
-            ["thread.start", "thread.resume", "signal"]
-        );
+        assert_eq!(book.kinds().await, ["thread.start", "thread.resume", "signal"]);
         let found = book.found().await;
         assert_eq!(found.history.signals("s").len(), 1);
     });
@@ -156,10 +137,7 @@ fn a_refusal_writes_nothing_and_takes_no_hold() {
 fn a_thread_under_a_lease_is_left_alone() {
     run(async {
         let book = book(vec![]).await;
-        let which = Claim::Thread {
-            id: book.thread.clone(),
-            create: None,
-        };
+        let which = Claim::Thread { id: book.thread.clone(), create: None };
         book.home.claim(which, "worker:2", LEASE).await.unwrap();
         let message = cancel(MessageId([1; 16]), "why", "user:a").unwrap();
         let error = book.act(&message).await.unwrap_err();
@@ -177,16 +155,10 @@ fn did_not_happen_lets_the_step_run_again_under_its_key() {
         let found = book.found().await;
         let message = book.resolve(&found.history.calls()[0], Verdict::DidNotHappen);
         let acted = book.act(&message).await.unwrap();
-        assert_eq!(
-            (acted.row.status, acted.row.open_doubts),
-            (Status::Running, 0)
-        );
+        assert_eq!((acted.row.status, acted.row.open_doubts), (Status::Running, 0));
         let history = book.found().await.history;
         let now = book.home.now().await.unwrap();
-        assert_eq!(
-            history.standing(&history.calls()[0], now),
-            Standing::Ready(2)
-        );
+        assert_eq!(history.standing(&history.calls()[0], now), Standing::Ready(2));
     });
 }
 
@@ -196,10 +168,7 @@ fn a_cancelled_thread_ends_once_its_loose_ends_are_tied() {
         let book = book(vec![intent(Policy::AtMostOnce)]).await;
         let message = cancel(MessageId([1; 16]), "why", "user:a").unwrap();
         let acted = book.act(&message).await.unwrap();
-        assert_eq!(
-            (acted.row.status, acted.row.open_doubts),
-            (Status::InDoubt, 1)
-        );
+        assert_eq!((acted.row.status, acted.row.open_doubts), (Status::InDoubt, 1));
         let kinds = book.kinds().await;
         assert_eq!(kinds[2..], ["thread.resume", "marker"]);
         let found = book.found().await;
@@ -207,20 +176,14 @@ fn a_cancelled_thread_ends_once_its_loose_ends_are_tied() {
         assert!(is_loose(call));
         let happened = Verdict::Happened(message::Bytes(vec![0xc0]));
         let acted = book.act(&book.resolve(call, happened)).await.unwrap();
-        assert_eq!(
-            (acted.row.status, acted.row.wake_at),
-            (Status::Cancelled, None)
-        );
+        assert_eq!((acted.row.status, acted.row.wake_at), (Status::Cancelled, None));
         assert_eq!(book.kinds().await.last().unwrap(), "thread.end");
     });
 }
 
 #[test]
 fn reads_and_abandoned_steps_keep_no_cancelled_thread_open() {
-    for draft in [
-        intent(Policy::Read),
-        intent(Policy::AtMostOnce).with(|h| h.abandon = true),
-    ] {
+    for draft in [intent(Policy::Read), intent(Policy::AtMostOnce).with(|h| h.abandon = true)] {
         run(async {
             let doubts = u32::from(draft.header.abandon);
             let book = book(vec![draft]).await;
@@ -242,11 +205,7 @@ fn what_was_said_earlier_comes_first() {
         let acted = book.act(&second).await.unwrap();
         assert_eq!((acted.position, acted.admitted_before), (3, 1));
         let history = book.found().await.history;
-        let values: Vec<_> = history
-            .signals("s")
-            .iter()
-            .map(|s| s.value.clone())
-            .collect();
+        let values: Vec<_> = history.signals("s").iter().map(|s| s.value.clone()).collect();
         let wanted: Vec<Option<Arc<[u8]>>> = vec![Some([1].into()), Some([2].into())];
         assert_eq!(values, wanted);
         assert_eq!(book.home.inbox(&book.thread).await.unwrap(), []);
@@ -265,15 +224,9 @@ fn a_decision_is_bound_to_what_was_shown() {
         let good = decide(MessageId([1; 16]), &call, true, "fine", "user:a").unwrap();
         call.shown = Some([0; 32]);
         let bad = decide(MessageId([2; 16]), &call, true, "fine", "user:a").unwrap();
-        assert!(matches!(
-            book.act(&bad).await,
-            Err(OperatorError::Refused { .. })
-        ));
+        assert!(matches!(book.act(&bad).await, Err(OperatorError::Refused { .. })));
         book.act(&good).await.unwrap();
-        assert!(matches!(
-            book.act(&good).await,
-            Err(OperatorError::Refused { .. })
-        ));
+        assert!(matches!(book.act(&good).await, Err(OperatorError::Refused { .. })));
     });
 }
 

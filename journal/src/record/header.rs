@@ -34,11 +34,7 @@ impl Commitment {
     /// Commits to a payload.
     #[must_use]
     pub fn to(payload: &Payload) -> Self {
-        Self {
-            role: payload.role,
-            length: payload.bytes.len() as u64,
-            hash: payload.commitment(),
-        }
+        Self { role: payload.role, length: payload.bytes.len() as u64, hash: payload.commitment() }
     }
 }
 

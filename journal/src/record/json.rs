@@ -165,9 +165,7 @@ impl<'a> Reader<'a> {
         if digits == 0 || digits > 16 || (digits > 1 && number.starts_with('0')) {
             return Err(WHAT);
         }
-        let value = number
-            .bytes()
-            .fold(0u64, |v, d| v * 10 + u64::from(d - b'0'));
+        let value = number.bytes().fold(0u64, |v, d| v * 10 + u64::from(d - b'0'));
         if value >= 1 << 53 {
             return Err(WHAT);
         }

@@ -3,10 +3,7 @@
 /// What happened. A kind that this version does not know keeps its word, so that it can be shown
 /// and verified, and is refused by replay.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[expect(
-    missing_docs,
-    reason = "the words are the format's; record-format.md explains each"
-)]
+#[expect(missing_docs, reason = "the words are the format's; record-format.md explains each")]
 pub enum Kind {
     RunStart,
     RunEnd,
@@ -130,15 +127,8 @@ pub enum Role {
 
 impl Role {
     /// Every role, in the order of their words.
-    pub const ALL: [Self; 7] = [
-        Self::Args,
-        Self::Error,
-        Self::Input,
-        Self::Note,
-        Self::Result,
-        Self::Shown,
-        Self::Value,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Args, Self::Error, Self::Input, Self::Note, Self::Result, Self::Shown, Self::Value];
 
     /// The word in the header's field `pay`.
     #[must_use]

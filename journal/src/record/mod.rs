@@ -112,14 +112,7 @@ impl Record {
         header.payloads = payloads.iter().map(Commitment::to).collect();
         let bytes: Arc<[u8]> = header.to_bytes().into();
         let hash = RecordHash::of(log_id, prev, &bytes);
-        (
-            header,
-            Self {
-                header: bytes,
-                hash,
-                payloads,
-            },
-        )
+        (header, Self { header: bytes, hash, payloads })
     }
 
     /// Checks the hash against the record before, and each payload against its commitment.
@@ -152,12 +145,7 @@ impl Record {
     /// About how many bytes it occupies.
     #[must_use]
     pub fn size(&self) -> usize {
-        32 + self.header.len()
-            + self
-                .payloads
-                .iter()
-                .map(|p| 40 + p.bytes.len())
-                .sum::<usize>()
+        32 + self.header.len() + self.payloads.iter().map(|p| 40 + p.bytes.len()).sum::<usize>()
     }
 }
 

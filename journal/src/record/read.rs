@@ -42,11 +42,7 @@ pub(super) fn members(
     let expected = |what| HeaderError(format!("expected {what}"));
     let mut reader = Reader::new(bytes).map_err(expected)?;
     reader.object(member).map_err(expected)?;
-    if reader.at_end() {
-        Ok(())
-    } else {
-        Err(HeaderError("there is something behind it".into()))
-    }
+    if reader.at_end() { Ok(()) } else { Err(HeaderError("there is something behind it".into())) }
 }
 
 /// A header being read: its fields, and those that only together make one.
@@ -157,11 +153,7 @@ impl Draft {
             })
         });
         let log = match (self.size, self.root) {
-            (Some(size), Some(root)) => Some(Box::new(LogState {
-                size,
-                root,
-                heads: self.heads,
-            })),
+            (Some(size), Some(root)) => Some(Box::new(LogState { size, root, heads: self.heads })),
             (None, None) => None,
             (Some(_), None) => return Err(missing("root")),
             (None, Some(_)) => return Err(missing("size")),

@@ -8,14 +8,8 @@ const LOG_ID: [u8; 16] = [7; 16];
 
 fn header(n: u64) -> Header {
     let thread = ThreadId::new("order\n\"4821\"\\ \u{1}é🙂").unwrap();
-    let mut header = Header::new(
-        thread,
-        n,
-        Epoch(3),
-        Kind::StepIntent,
-        StoreTime(1_795_953_600_000_000_001),
-        0,
-    );
+    let mut header =
+        Header::new(thread, n, Epoch(3), Kind::StepIntent, StoreTime(1_795_953_600_000_000_001), 0);
     header.place = Some(Place {
         episode: 2,
         branch: Branch::new(vec![Name::new("left").unwrap(), Name::new("a/b").unwrap()]).unwrap(),
@@ -40,20 +34,12 @@ fn header(n: u64) -> Header {
         hash: Some(RecordHash([0xcd; 32])),
     }));
     header.carry = vec![0, 7, (1 << 53) - 1];
-    header.log = Some(Box::new(LogState {
-        size: 9,
-        root: [1; 32],
-        heads: Some([2; 32]),
-    }));
+    header.log = Some(Box::new(LogState { size: 9, root: [1; 32], heads: Some([2; 32]) }));
     header
 }
 
 fn payload(role: Role, bytes: &[u8]) -> Payload {
-    Payload {
-        role,
-        salt: [9; 32],
-        bytes: bytes.into(),
-    }
+    Payload { role, salt: [9; 32], bytes: bytes.into() }
 }
 
 #[test]
@@ -75,11 +61,7 @@ fn headers_are_rfc_8785() {
 fn unknown_members_and_kinds_are_kept_in_the_hash_and_passed_over() {
     let bytes = String::from_utf8(header(4).to_bytes()).unwrap();
     let newer = bytes.replacen("\"k\":\"step.intent\"", "\"k\":\"step.new\"", 1);
-    let newer = newer.replacen(
-        "{\"abandon\"",
-        "{\"aa\":[{\"x\":null},-5,true],\"abandon\"",
-        1,
-    );
+    let newer = newer.replacen("{\"abandon\"", "{\"aa\":[{\"x\":null},-5,true],\"abandon\"", 1);
     let parsed = Header::parse(newer.as_bytes()).unwrap();
     assert_eq!(parsed.kind, Kind::Unknown("step.new".into()));
     let version = bytes.replacen("\"v\":1", "\"v\":2", 1);
@@ -89,10 +71,7 @@ fn unknown_members_and_kinds_are_kept_in_the_hash_and_passed_over() {
 
 #[test]
 fn any_change_to_a_record_is_seen() {
-    let payloads = vec![
-        payload(Role::Result, b"\x01"),
-        payload(Role::Args, b"\x81\xa1a\x01"),
-    ];
+    let payloads = vec![payload(Role::Result, b"\x01"), payload(Role::Args, b"\x81\xa1a\x01")];
     let (_, record) = Record::seal(&LOG_ID, &RecordHash([1; 32]), header(1), payloads);
     record.verify(&LOG_ID, &RecordHash([1; 32])).unwrap();
     assert!(record.verify(&LOG_ID, &RecordHash::ZERO).is_err());
@@ -102,10 +81,7 @@ fn any_change_to_a_record_is_seen() {
         let mut bytes = changed.header.to_vec();
         bytes[at] ^= 1;
         changed.header = bytes.into();
-        assert!(
-            changed.verify(&LOG_ID, &RecordHash([1; 32])).is_err(),
-            "byte {at}"
-        );
+        assert!(changed.verify(&LOG_ID, &RecordHash([1; 32])).is_err(), "byte {at}");
     }
     for at in 0..record.payloads.len() {
         let mut changed = record.clone();
@@ -122,12 +98,8 @@ fn any_change_to_a_record_is_seen() {
 
 #[test]
 fn erasing_a_payload_keeps_the_record_valid() {
-    let (_, mut record) = Record::seal(
-        &LOG_ID,
-        &RecordHash::ZERO,
-        header(1),
-        vec![payload(Role::Args, b"\x01")],
-    );
+    let (_, mut record) =
+        Record::seal(&LOG_ID, &RecordHash::ZERO, header(1), vec![payload(Role::Args, b"\x01")]);
     record.payloads.clear();
     let header = record.verify(&LOG_ID, &RecordHash::ZERO).unwrap();
     assert_eq!(header.payloads.len(), 1);
@@ -140,14 +112,9 @@ fn hostile_headers_are_errors() {
     for at in 0..good.len() {
         assert!(Header::parse(&good[..at]).is_err());
     }
-    for bad in [
-        &b"{}"[..],
-        b"",
-        b"[]",
-        b"{\"v\":1}",
-        b"{\"n\":99999999999999999999}",
-        deep.as_bytes(),
-    ] {
+    for bad in
+        [&b"{}"[..], b"", b"[]", b"{\"v\":1}", b"{\"n\":99999999999999999999}", deep.as_bytes()]
+    {
         assert!(Header::parse(bad).is_err());
     }
 }

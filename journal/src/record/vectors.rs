@@ -104,12 +104,9 @@ fn seal(chain: &Chain) -> Sealed {
             log_id = hex::decode(id).unwrap();
         }
         let mut fields = case.fields.clone();
-        for (name, value) in [
-            ("v", json!(1)),
-            ("n", json!(n)),
-            ("th", json!(chain.thread)),
-            ("pay", json!({})),
-        ] {
+        for (name, value) in
+            [("v", json!(1)), ("n", json!(n)), ("th", json!(chain.thread)), ("pay", json!({}))]
+        {
             assert!(fields.insert(name.into(), value).is_none(), "{name}");
         }
         // The map is in the order of the names, as a header is.
@@ -123,11 +120,7 @@ fn seal(chain: &Chain) -> Sealed {
         });
         let (_, mut record) = Record::seal(&log_id, &prev, header, payloads.collect());
         for (payload, case) in record.payloads.iter().zip(&case.payloads) {
-            assert_eq!(
-                payload.role.as_str(),
-                case.role,
-                "in the order of the roles"
-            );
+            assert_eq!(payload.role.as_str(), case.role, "in the order of the roles");
             value::check(&payload.bytes, &ValueLimits::new()).unwrap();
         }
         let erased = |role: Role| {
@@ -158,10 +151,7 @@ fn file() -> (File, Vec<Sealed>) {
         let text = serde_json::to_string_pretty(&answered).unwrap();
         std::fs::write(path, text + "\n").unwrap();
     } else {
-        assert!(
-            file == answered,
-            "the code and the vectors differ; verify_records.py says where"
-        );
+        assert!(file == answered, "the code and the vectors differ; verify_records.py says where");
     }
     (answered, sealed)
 }
@@ -182,10 +172,7 @@ fn every_kind_role_and_field_has_a_vector() {
     for kind in Kind::ALL {
         assert!(kinds.contains(kind.as_str()), "{kind:?}");
     }
-    let roles: HashSet<_> = cases()
-        .flat_map(|c| &c.payloads)
-        .map(|p| &*p.role)
-        .collect();
+    let roles: HashSet<_> = cases().flat_map(|c| &c.payloads).map(|p| &*p.role).collect();
     assert_eq!(roles.len(), Role::ALL.len());
     assert!(cases().flat_map(|c| &c.payloads).any(|p| p.erased));
     // The fields of the format are the first column of the table in record-format.md.
@@ -248,11 +235,7 @@ fn every_change_is_found() {
 fn headers_in_another_form_are_refused_and_those_of_later_builds_are_not() {
     let (file, _) = file();
     for case in &file.malformed {
-        assert!(
-            Header::parse(case.header.as_bytes()).is_err(),
-            "{}",
-            case.name
-        );
+        assert!(Header::parse(case.header.as_bytes()).is_err(), "{}", case.name);
     }
     for header in &file.tolerated {
         Header::parse(header.as_bytes()).unwrap_or_else(|e| panic!("{header}: {e}"));

@@ -18,10 +18,7 @@ impl Header {
     /// The header as it is hashed and stored: RFC 8785, members in the byte order of their names.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Object {
-            bytes: Vec::with_capacity(512),
-            first: true,
-        };
+        let mut out = Object { bytes: Vec::with_capacity(512), first: true };
         let place = self.place.as_ref();
         let link = self.link.as_deref();
         let log = self.log.as_deref();
@@ -51,10 +48,7 @@ impl Header {
         out.string("pol", self.policy.map(Policy::as_str));
         out.integer("proc", self.process);
         out.integer("quiet_ms", self.quiet_ms);
-        out.string(
-            "ref",
-            link.and_then(|l| l.thread.as_ref()).map(|t| t.as_str()),
-        );
+        out.string("ref", link.and_then(|l| l.thread.as_ref()).map(|t| t.as_str()));
         out.hex("ref_hash", link.and_then(|l| l.hash.as_ref()).map(|h| &h.0));
         out.integer("ref_n", link.and_then(|l| l.n));
         out.string("role", self.role.map(|r| r.as_str()));
@@ -141,8 +135,7 @@ impl Object {
                 break;
             }
         }
-        self.bytes
-            .extend_from_slice(digits.get(from..).unwrap_or_default());
+        self.bytes.extend_from_slice(digits.get(from..).unwrap_or_default());
     }
 
     fn string(&mut self, name: &str, value: Option<&str>) {
@@ -189,13 +182,7 @@ impl Object {
         let mut mark = b'{';
         for payload in payloads {
             self.bytes.push(mark);
-            for part in [
-                "\"",
-                payload.role.as_str(),
-                "\":[\"",
-                ENCODING_MSGPACK,
-                "\",",
-            ] {
+            for part in ["\"", payload.role.as_str(), "\":[\"", ENCODING_MSGPACK, "\","] {
                 self.bytes.extend_from_slice(part.as_bytes());
             }
             self.number(payload.length);

@@ -38,10 +38,7 @@ impl Made {
         Self { busy: true, ..self }
     }
     fn refused(self) -> Self {
-        Self {
-            asked: false,
-            ..self
-        }
+        Self { asked: false, ..self }
     }
 }
 
@@ -91,10 +88,7 @@ fn the_lowest_position_of_those_that_ask_is_offered() {
     assert_eq!(turn(&thread, &made(&[&sa, &sb, &sc]), None, 0), offer(2, c));
     assert_eq!(turn(&thread, &made(&[&sc, &sb, &sa]), None, 0), offer(0, c));
     let refused = sc.clone().refused();
-    assert_eq!(
-        turn(&thread, &made(&[&sa, &sb, &refused]), None, 0),
-        offer(0, a)
-    );
+    assert_eq!(turn(&thread, &made(&[&sa, &sb, &refused]), None, 0), offer(0, a));
     // One that waits does not hold the others up, busy or not.
     let busy = sb.busy();
     assert_eq!(turn(&thread, &made(&[&busy, &sa]), None, 0), offer(1, a));
@@ -110,10 +104,7 @@ fn g5_nothing_is_offered_or_started_above_a_recorded_call_that_was_not_made() {
     let b = thread.open("b", &terms(Policy::Idempotent));
     let not_made = |next: Next, call: &str, at: Position| match next {
         Next::Diverged(d) => {
-            assert_eq!(
-                (&*d.call, d.at, d.kind),
-                (call, at, DivergenceKind::NotMade)
-            );
+            assert_eq!((&*d.call, d.at, d.kind), (call, at, DivergenceKind::NotMade));
         }
         other => panic!("{other:?}"),
     };
@@ -125,10 +116,7 @@ fn g5_nothing_is_offered_or_started_above_a_recorded_call_that_was_not_made() {
     let done = thread.put(thread.done(other));
     not_made(turn(&thread, &[step("other")], Some(b), 0), "b#0", b);
     not_made(turn(&thread, &[step("other")], Some(a), 0), "a#0", a);
-    assert_eq!(
-        turn(&thread, &[step("other")], Some(done + 1), 0),
-        offer(0, done)
-    );
+    assert_eq!(turn(&thread, &[step("other")], Some(done + 1), 0), offer(0, done));
 }
 
 #[test]
@@ -145,10 +133,7 @@ fn new_calls_open_only_at_quiescence_and_all_at_once() {
         step("not asked").refused(),
     ];
     let acts = Next::Act(vec![
-        Act::Start {
-            call: 1,
-            attempt: 1,
-        },
+        Act::Start { call: 1, attempt: 1 },
         Act::Open(2),
         Act::Open(3),
         Act::Open(4),
@@ -163,47 +148,30 @@ fn twins_by_arguments_share_one_execution_and_one_outcome() {
     let mut thread = Thread::new();
     let twin = || {
         let identity = Identity::Key("k".into());
-        Made {
-            id: StepId::scoped(Name::new("a").unwrap(), identity),
-            ..step("a")
-        }
+        Made { id: StepId::scoped(Name::new("a").unwrap(), identity), ..step("a") }
     };
     assert_eq!(turn(&thread, &[twin(), twin()], None, 0), start(0, 1));
     // One that nobody polls does not keep the other from running.
-    assert_eq!(
-        turn(&thread, &[twin().refused(), twin()], None, 0),
-        start(1, 1)
-    );
+    assert_eq!(turn(&thread, &[twin().refused(), twin()], None, 0), start(1, 1));
     let open = thread.opening("a", &terms(Policy::Idempotent)).with(|h| {
         let place = h.place.as_mut().unwrap();
         place.kind = crate::id::IdentityKind::Key;
         place.business_key = Some("k".into());
     });
     let call = thread.put(open);
-    assert_eq!(
-        turn(&thread, &[twin().busy(), twin()], None, 0),
-        Next::Wait(None)
-    );
-    assert_eq!(
-        turn(&thread, &[twin(), twin().busy()], None, 0),
-        Next::Wait(None)
-    );
+    assert_eq!(turn(&thread, &[twin().busy(), twin()], None, 0), Next::Wait(None));
+    assert_eq!(turn(&thread, &[twin(), twin().busy()], None, 0), Next::Wait(None));
     let done = thread.put(thread.done(call));
     assert_eq!(turn(&thread, &[twin(), twin()], None, 0), offer(0, done));
-    assert_eq!(
-        turn(&thread, &[twin().refused(), twin()], None, 0),
-        offer(1, done)
-    );
+    assert_eq!(turn(&thread, &[twin().refused(), twin()], None, 0), offer(1, done));
 }
 
 #[test]
 fn a_signal_name_is_a_queue() {
     let mut thread = Thread::new();
     let wait = || made(CallKind::Signal, "s");
-    let parked = |n: usize| Next::Park {
-        until: None,
-        blocked: vec![Blocked::Signal("s".into()); n],
-    };
+    let parked =
+        |n: usize| Next::Park { until: None, blocked: vec![Blocked::Signal("s".into()); n] };
     assert_eq!(turn(&thread, &[wait(), wait()], None, 0), parked(2));
     let first = thread.put(thread.signal("s", 1));
     let second = thread.put(thread.signal("s", 2));
@@ -213,18 +181,12 @@ fn a_signal_name_is_a_queue() {
     assert_eq!(turn(&thread, &[wait()], None, 1), offer(0, second));
     assert_eq!(turn(&thread, &[wait()], None, 2), parked(1));
     // A wait that is not being awaited does not keep the message from one that is.
-    assert_eq!(
-        turn(&thread, &[wait().refused(), wait()], None, 0),
-        offer(1, first)
-    );
+    assert_eq!(turn(&thread, &[wait().refused(), wait()], None, 0), offer(1, first));
     assert_eq!(turn(&thread, &[wait().refused()], None, 0), Next::Stalled);
     // Positions order signals and outcomes alike.
     let a = thread.open("a", &terms(Policy::Idempotent));
     let done = thread.put(thread.done(a));
-    assert_eq!(
-        turn(&thread, &[step("a"), wait()], None, 0),
-        offer(1, first)
-    );
+    assert_eq!(turn(&thread, &[step("a"), wait()], None, 0), offer(1, first));
     assert_eq!(turn(&thread, &[step("a"), wait()], None, 2), offer(0, done));
 }
 
@@ -233,23 +195,15 @@ fn g12_timers_fire_when_due_and_not_before() {
     let mut thread = Thread::new();
     let timer = thread.put(thread.timer("t", 150));
     let nap = || made(CallKind::Timer, "t");
-    let waits = Next::Park {
-        until: Some(at(150)),
-        blocked: vec![Blocked::Timer(id("t"), at(150))],
-    };
+    let waits =
+        Next::Park { until: Some(at(150)), blocked: vec![Blocked::Timer(id("t"), at(150))] };
     for now in [100, 149] {
         thread.now = now;
         assert_eq!(turn(&thread, &[nap()], None, 0), waits);
-        assert_eq!(
-            turn(&thread, &[nap(), step("x").busy()], None, 0),
-            Next::Wait(Some(at(150)))
-        );
+        assert_eq!(turn(&thread, &[nap(), step("x").busy()], None, 0), Next::Wait(Some(at(150))));
     }
     thread.now = 150;
-    assert_eq!(
-        turn(&thread, &[nap()], None, 0),
-        Next::Act(vec![Act::Fire(0)])
-    );
+    assert_eq!(turn(&thread, &[nap()], None, 0), Next::Act(vec![Act::Fire(0)]));
     let fired = thread.put(thread.about(Kind::TimerFired, timer));
     assert_eq!(turn(&thread, &[nap()], None, 0), offer(0, fired));
 }
@@ -267,17 +221,11 @@ fn steps_after_a_crash_start_probe_wait_or_park_by_their_policies() {
     assert_eq!(turn(&thread, &made, None, 0), start(0, 2));
     let waits = Next::Park {
         until: Some(at(170)),
-        blocked: vec![
-            Blocked::Quiet(id("c"), at(170)),
-            Blocked::Doubt(id("m"), Doubt::Crash),
-        ],
+        blocked: vec![Blocked::Quiet(id("c"), at(170)), Blocked::Doubt(id("m"), Doubt::Crash)],
     };
     assert_eq!(turn(&thread, &made[1..], None, 0), waits);
     thread.now = 170;
-    assert_eq!(
-        turn(&thread, &made[1..], None, 0),
-        Next::Act(vec![Act::Probe(0)])
-    );
+    assert_eq!(turn(&thread, &made[1..], None, 0), Next::Act(vec![Act::Probe(0)]));
     let probing = [made[1].clone().busy(), made[2].clone()];
     assert_eq!(turn(&thread, &probing, None, 0), Next::Wait(None));
 }
@@ -286,14 +234,8 @@ fn steps_after_a_crash_start_probe_wait_or_park_by_their_policies() {
 fn a_workflow_that_waits_for_nothing_known_is_stalled() {
     let thread = Thread::new();
     assert_eq!(turn(&thread, &[], None, 0), Next::Stalled);
-    assert_eq!(
-        turn(&thread, &[step("a").refused()], None, 0),
-        Next::Stalled
-    );
-    assert_eq!(
-        turn(&thread, &[step("a").refused().busy()], None, 0),
-        Next::Wait(None)
-    );
+    assert_eq!(turn(&thread, &[step("a").refused()], None, 0), Next::Stalled);
+    assert_eq!(turn(&thread, &[step("a").refused().busy()], None, 0), Next::Wait(None));
 }
 
 #[test]
@@ -301,10 +243,7 @@ fn a_changed_identity_diverges_at_quiescence_too() {
     let mut thread = Thread::new();
     thread.open("a", &terms(Policy::Idempotent));
     let by_key = StepId::scoped(Name::new("a").unwrap(), Identity::Key("k".into()));
-    let made = Made {
-        id: by_key,
-        ..step("a")
-    };
+    let made = Made { id: by_key, ..step("a") };
     assert!(matches!(turn(&thread, &[made], None, 0), Next::Diverged(_)));
 }
 
@@ -323,10 +262,7 @@ fn the_status_says_first_what_needs_a_person_most_and_then_what_comes_first() {
         (Status::Sleeping, "next attempt of step r#0"),
         (Status::Waiting, "signal s"),
         (Status::Waiting, "approval q#0"),
-        (
-            Status::InDoubt,
-            "step m#0: the process died while the body ran",
-        ),
+        (Status::InDoubt, "step m#0: the process died while the body ran"),
     ];
     for (n, (status, words)) in wanted.into_iter().enumerate() {
         let (found, detail) = Blocked::status(&all[..=n]);
@@ -343,12 +279,7 @@ fn the_status_says_first_what_needs_a_person_most_and_then_what_comes_first() {
 /// A thread with steps of every policy, timers, approvals and signals, some of them settled.
 fn random_thread(acts: &[(u8, u8)]) -> Thread {
     let mut thread = Thread::new();
-    let policies = [
-        Policy::Read,
-        Policy::Idempotent,
-        Policy::Reconcile,
-        Policy::AtMostOnce,
-    ];
+    let policies = [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce];
     for (act, which) in acts {
         let name = ["a", "b", "c", "d"][usize::from(which % 4)];
         let call = |t: &Thread, kind| {
@@ -387,16 +318,13 @@ fn random_call() -> impl Strategy<Value = Made> {
         CallKind::Signal,
     ];
     let names = vec!["a", "b", "c", "d", "s"];
-    (
-        prop::sample::select(kinds),
-        prop::sample::select(names),
-        any::<(bool, bool)>(),
-    )
-        .prop_map(|(kind, name, (asked, busy))| Made {
+    (prop::sample::select(kinds), prop::sample::select(names), any::<(bool, bool)>()).prop_map(
+        |(kind, name, (asked, busy))| Made {
             asked,
             busy: busy && kind == CallKind::Step,
             ..made(kind, name)
-        })
+        },
+    )
 }
 
 proptest! {

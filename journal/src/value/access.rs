@@ -30,11 +30,7 @@ pub(super) struct Elements<'r, 'de> {
 
 impl<'r, 'de> Elements<'r, 'de> {
     pub(super) fn new(reader: &'r mut Reader<'de>, left: usize) -> Self {
-        Self {
-            reader,
-            left,
-            index: 0,
-        }
+        Self { reader, left, index: 0 }
     }
 
     pub(super) fn finish(&self) -> Result<(), ValueError> {
@@ -54,9 +50,7 @@ impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
         };
         self.left = left;
         let reader = &mut *self.reader;
-        let value = seed
-            .deserialize(Deserializer { reader })
-            .map_err(|e| e.at(self.index))?;
+        let value = seed.deserialize(Deserializer { reader }).map_err(|e| e.at(self.index))?;
         self.index += 1;
         Ok(Some(value))
     }
@@ -76,11 +70,7 @@ pub(super) struct Entries<'r, 'de> {
 
 impl<'r, 'de> Entries<'r, 'de> {
     pub(super) fn new(reader: &'r mut Reader<'de>, left: usize) -> Self {
-        Self {
-            reader,
-            left,
-            key: &[],
-        }
+        Self { reader, left, key: &[] }
     }
 
     pub(super) fn finish(&self) -> Result<(), ValueError> {
@@ -109,8 +99,7 @@ impl<'de> de::MapAccess<'de> for Entries<'_, 'de> {
         seed: S,
     ) -> Result<S::Value, ValueError> {
         let reader = &mut *self.reader;
-        seed.deserialize(Deserializer { reader })
-            .map_err(|e| e.at(view::shown_key(self.key)))
+        seed.deserialize(Deserializer { reader }).map_err(|e| e.at(view::shown_key(self.key)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -141,11 +130,7 @@ impl<'r, 'de> de::EnumAccess<'de> for Variant<'r, 'de> {
         let name = self.reader.rest();
         let reader = &mut *self.reader;
         let value = seed.deserialize(Deserializer { reader })?;
-        let content = Content {
-            reader: self.reader,
-            bare: self.bare,
-            name,
-        };
+        let content = Content { reader: self.reader, bare: self.bare, name };
         Ok((value, content))
     }
 }

@@ -83,9 +83,7 @@ pub fn of_msgpack(bytes: &[u8], limits: &ValueLimits) -> Result<Vec<u8>, ValueEr
 
 /// As [`of_msgpack`] with other rules for numbers: for comparing, not for fingerprints.
 pub(crate) fn comparable(bytes: &[u8], numbers: Numbers) -> Result<Vec<u8>, ValueError> {
-    let limits = ValueLimits::new()
-        .depth_max(usize::MAX)
-        .bytes_max(usize::MAX);
+    let limits = ValueLimits::new().depth_max(usize::MAX).bytes_max(usize::MAX);
     convert(bytes, &limits, numbers)
 }
 
@@ -123,11 +121,7 @@ impl Canonical {
         let bytes_max = limits.bytes_max.saturating_mul(5).saturating_add(1);
         let mut buffer = Buffer::new(walk::depth_max(limits), bytes_max);
         buffer.out.push(VERSION);
-        Self {
-            buffer,
-            numbers,
-            sorted: Vec::new(),
-        }
+        Self { buffer, numbers, sorted: Vec::new() }
     }
 
     #[inline]
@@ -200,8 +194,7 @@ impl Sink for Canonical {
         let zeros = (magnitude.leading_zeros() / 8) as usize;
         let significant = bytes.get(zeros..).unwrap_or_default();
         let count = significant.len().to_be_bytes();
-        self.buffer
-            .put(&[tag, count.last().copied().unwrap_or(0)], significant)
+        self.buffer.put(&[tag, count.last().copied().unwrap_or(0)], significant)
     }
     #[inline]
     fn f32(&mut self, value: f32) -> Written {
@@ -265,10 +258,7 @@ impl Sink for Canonical {
         match key.split_first() {
             Some((b'S', text)) => String::from_utf8_lossy(slice(text, 4..text.len())).into(),
             Some((tag @ (b'+' | b'-'), number)) => {
-                let digits = number
-                    .iter()
-                    .skip(1)
-                    .fold(0u128, |n, b| n << 8 | u128::from(*b));
+                let digits = number.iter().skip(1).fold(0u128, |n, b| n << 8 | u128::from(*b));
                 let sign = if *tag == b'-' { "-" } else { "" };
                 format!("{sign}{digits}")
             }

@@ -21,9 +21,7 @@ use crate::limits::ValueLimits;
 pub fn decode<T: DeserializeOwned>(bytes: &[u8], limits: &ValueLimits) -> Result<T, ValueError> {
     walk::check(bytes, limits)?;
     let mut reader = Reader::new(bytes);
-    let value = T::deserialize(Deserializer {
-        reader: &mut reader,
-    })?;
+    let value = T::deserialize(Deserializer { reader: &mut reader })?;
     reader.finish()?;
     Ok(value)
 }
@@ -199,10 +197,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
             Token::Text(_) => true,
             other => {
                 let found = unexpected(&other);
-                return Err(de::Error::invalid_type(
-                    found,
-                    &"a variant's name, or a map of one",
-                ));
+                return Err(de::Error::invalid_type(found, &"a variant's name, or a map of one"));
             }
         };
         visitor.visit_enum(Variant::new(self.reader, bare))
@@ -228,10 +223,7 @@ fn exact(value: Int) -> Result<f64, ValueError> {
                   the only float that saturates is 2^128 and its integer is not its neighbour"
     )]
     let (float, same) = match value {
-        Int::Pos(value) => (
-            value as f64,
-            (value as f64) as u128 == value && value != u128::MAX,
-        ),
+        Int::Pos(value) => (value as f64, (value as f64) as u128 == value && value != u128::MAX),
         Int::Neg(value) => (value as f64, (value as f64) as i128 == value),
     };
     if same {

@@ -115,9 +115,7 @@ pub fn diff(recorded: &[u8], now: &[u8], redact: &[String]) -> Vec<Difference> {
     if comparison.more > 0 {
         found.push(Difference {
             path: String::new(),
-            change: Change::More {
-                count: comparison.more,
-            },
+            change: Change::More { count: comparison.more },
         });
     }
     found
@@ -168,10 +166,8 @@ impl Comparison {
     /// Compares entry by entry, by canonical key; nothing is reported if either is malformed.
     fn maps(&mut self, recorded: &[u8], now: &[u8], levels: usize) -> Result<(), ValueError> {
         let (before, after) = (entries(recorded)?, entries(now)?);
-        let mut left: BTreeMap<&[u8], &[u8]> = after
-            .iter()
-            .map(|e| (e.canonical.as_slice(), e.value))
-            .collect();
+        let mut left: BTreeMap<&[u8], &[u8]> =
+            after.iter().map(|e| (e.canonical.as_slice(), e.value)).collect();
         for entry in &before {
             let other = left.remove(entry.canonical.as_slice());
             self.path.push(view::shown_key(entry.key));
@@ -219,15 +215,8 @@ impl Comparison {
         if self.found.len() >= DIFFERENCES_MAX {
             return String::new();
         }
-        let container = matches!(
-            Reader::new(value).next(),
-            Ok(Token::Array(_) | Token::Map(_))
-        );
-        if self
-            .redact
-            .iter()
-            .any(|hidden| self.touches(hidden, container))
-        {
+        let container = matches!(Reader::new(value).next(), Ok(Token::Array(_) | Token::Map(_)));
+        if self.redact.iter().any(|hidden| self.touches(hidden, container)) {
             return REDACTED.to_owned();
         }
         clipped(value)
@@ -235,10 +224,8 @@ impl Comparison {
 
     /// Whether `hidden` covers the present place, or lies inside a container that stands there.
     fn touches(&self, hidden: &[String], container: bool) -> bool {
-        let along = hidden
-            .iter()
-            .zip(&self.path)
-            .all(|(hidden, part)| hidden == "*" || hidden == part);
+        let along =
+            hidden.iter().zip(&self.path).all(|(hidden, part)| hidden == "*" || hidden == part);
         along && (container || hidden.len() <= self.path.len())
     }
 }
@@ -260,9 +247,7 @@ fn elements(bytes: &[u8]) -> Result<Vec<&[u8]>, ValueError> {
         Token::Array(count) => count,
         _ => 0,
     };
-    let elements = (0..count)
-        .map(|_| reader.value())
-        .collect::<Result<_, _>>()?;
+    let elements = (0..count).map(|_| reader.value()).collect::<Result<_, _>>()?;
     reader.finish()?;
     Ok(elements)
 }
@@ -284,11 +269,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>, ValueError> {
         let key = reader.value()?;
         let value = reader.value()?;
         let canonical = canonical::comparable(key, Numbers::ValueOrBits)?;
-        entries.push(Entry {
-            canonical,
-            key,
-            value,
-        });
+        entries.push(Entry { canonical, key, value });
     }
     reader.finish()?;
     Ok(entries)
@@ -296,10 +277,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>, ValueError> {
 
 /// The reading of `value`, cut with a mark when it is long.
 fn clipped(value: &[u8]) -> String {
-    let mut out = Clip {
-        text: String::new(),
-        room: SHOWN_CHARS_MAX,
-    };
+    let mut out = Clip { text: String::new(), room: SHOWN_CHARS_MAX };
     match view::write_to(value, &mut out) {
         Ok(()) => out.text,
         Err(_) if out.room == 0 => out.text + "…",

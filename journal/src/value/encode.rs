@@ -88,9 +88,7 @@ pub(crate) struct Msgpack {
 
 impl Msgpack {
     pub(crate) fn new(limits: &ValueLimits) -> Self {
-        Self {
-            buffer: sink::buffer(limits),
-        }
+        Self { buffer: sink::buffer(limits) }
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
@@ -126,30 +124,10 @@ struct Class {
     bits16: u8,
 }
 
-const TEXT: Class = Class {
-    short: 0xa0,
-    short_end: 32,
-    bits8: Some(0xd9),
-    bits16: 0xda,
-};
-const BYTES: Class = Class {
-    short: 0,
-    short_end: 0,
-    bits8: Some(0xc4),
-    bits16: 0xc5,
-};
-const ARRAY: Class = Class {
-    short: 0x90,
-    short_end: 16,
-    bits8: None,
-    bits16: 0xdc,
-};
-const MAP: Class = Class {
-    short: 0x80,
-    short_end: 16,
-    bits8: None,
-    bits16: 0xde,
-};
+const TEXT: Class = Class { short: 0xa0, short_end: 32, bits8: Some(0xd9), bits16: 0xda };
+const BYTES: Class = Class { short: 0, short_end: 0, bits8: Some(0xc4), bits16: 0xc5 };
+const ARRAY: Class = Class { short: 0x90, short_end: 16, bits8: None, bits16: 0xdc };
+const MAP: Class = Class { short: 0x80, short_end: 16, bits8: None, bits16: 0xde };
 
 impl Class {
     #[inline]

@@ -51,11 +51,7 @@ struct Inner {
 
 impl ValueError {
     pub(crate) fn new(kind: ValueErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
-            kind,
-            segments: Vec::new(),
-            message: message.into(),
-        }))
+        Self(Box::new(Inner { kind, segments: Vec::new(), message: message.into() }))
     }
 
     pub(crate) fn too_deep(depth_max: usize) -> Self {
@@ -137,9 +133,7 @@ pub(crate) fn split(pointer: &str) -> Vec<String> {
         return Vec::new();
     }
     let path = pointer.strip_prefix('/').unwrap_or(pointer);
-    path.split('/')
-        .map(|part| part.replace("~1", "/").replace("~0", "~"))
-        .collect()
+    path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
 }
 
 impl fmt::Display for ValueError {

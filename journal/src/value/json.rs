@@ -176,9 +176,8 @@ impl<'t> Parser<'t> {
         self.take(b'[')?;
         let at = self.at;
         let digits = self.digits();
-        let kind = digits
-            .parse::<i8>()
-            .map_err(|_| error(at, "`$ext` takes a type from -128 to 127"))?;
+        let kind =
+            digits.parse::<i8>().map_err(|_| error(at, "`$ext` takes a type from -128 to 127"))?;
         self.space();
         self.take(b',')?;
         let bytes = self.base64()?;
@@ -282,12 +281,7 @@ impl<'t> Parser<'t> {
     }
 
     fn unicode(&mut self, start: usize) -> Result<char, ValueError> {
-        let alone = || {
-            error(
-                start,
-                "half of a surrogate pair is no character; pass bytes instead",
-            )
-        };
+        let alone = || error(start, "half of a surrogate pair is no character; pass bytes instead");
         let high = self.unit(start)?;
         if !(0xd800..0xe000).contains(&high) {
             return char::from_u32(high.into()).ok_or_else(alone);

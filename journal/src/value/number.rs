@@ -85,16 +85,14 @@ pub(crate) fn write<T: Serialize + ?Sized>(literal: &T, sink: &mut impl Sink) ->
     literal.serialize(Serializer::new(&mut kept))?;
     let kept = kept.into_bytes();
     let Token::Text(literal) = Reader::new(&kept).next()? else {
-        return Err(refused(
-            "it passes itself off as a number of serde_json and holds no literal",
-        ));
+        return Err(refused("it passes itself off as a number of serde_json and holds no literal"));
     };
     match Number::read(literal).map_err(refused)? {
         Number::Int(value) => sink.int(value),
         Number::Float(value) if digits(literal) == digits(&format!("{value:e}")) => sink.f64(value),
-        Number::Float(_) => Err(refused(
-            "this number has more digits than a 64-bit float keeps; pass it as text",
-        )),
+        Number::Float(_) => {
+            Err(refused("this number has more digits than a 64-bit float keeps; pass it as text"))
+        }
     }
 }
 

@@ -121,10 +121,7 @@ impl<'s, S: Sink> ser::Serializer for Serializer<'s, S> {
         if self.somes >= depth_max {
             return Err(ValueError::too_deep(depth_max));
         }
-        value.serialize(Serializer {
-            sink: self.sink,
-            somes: self.somes + 1,
-        })
+        value.serialize(Serializer { sink: self.sink, somes: self.somes + 1 })
     }
     fn serialize_unit(self) -> Written {
         self.nil("()")
@@ -150,19 +147,12 @@ impl<'s, S: Sink> ser::Serializer for Serializer<'s, S> {
         value: &T,
     ) -> Written {
         let (sink, outer) = self.variant(variant)?;
-        value
-            .serialize(Serializer::new(sink))
-            .map_err(|e| e.at(variant))?;
+        value.serialize(Serializer::new(sink)).map_err(|e| e.at(variant))?;
         sink.close_map(outer, 1, true)
     }
     fn serialize_seq(self, len: Option<usize>) -> Result<Elements<'s, S>, ValueError> {
         let open = self.sink.open_array(len)?;
-        Ok(Elements {
-            sink: self.sink,
-            open,
-            variant: None,
-            count: 0,
-        })
+        Ok(Elements { sink: self.sink, open, variant: None, count: 0 })
     }
     fn serialize_tuple(self, len: usize) -> Result<Elements<'s, S>, ValueError> {
         self.serialize_seq(Some(len))
@@ -183,33 +173,18 @@ impl<'s, S: Sink> ser::Serializer for Serializer<'s, S> {
     ) -> Result<Elements<'s, S>, ValueError> {
         let (sink, outer) = self.variant(variant)?;
         let open = sink.open_array(Some(len)).map_err(|e| e.at(variant))?;
-        Ok(Elements {
-            sink,
-            open,
-            variant: Some((variant, outer)),
-            count: 0,
-        })
+        Ok(Elements { sink, open, variant: Some((variant, outer)), count: 0 })
     }
     fn serialize_map(self, len: Option<usize>) -> Result<Entries<'s, S>, ValueError> {
         let open = self.sink.open_map(len)?;
-        Ok(Entries {
-            sink: self.sink,
-            open,
-            key: 0..0,
-            count: 0,
-        })
+        Ok(Entries { sink: self.sink, open, key: 0..0, count: 0 })
     }
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Fields<'s, S>, ValueError> {
         let open = match name {
             number::SERDE_JSON => None,
             _ => Some(self.sink.open_map(Some(len))?),
         };
-        Ok(Fields {
-            sink: self.sink,
-            open,
-            variant: None,
-            count: 0,
-        })
+        Ok(Fields { sink: self.sink, open, variant: None, count: 0 })
     }
     fn serialize_struct_variant(
         self,
@@ -220,12 +195,7 @@ impl<'s, S: Sink> ser::Serializer for Serializer<'s, S> {
     ) -> Result<Fields<'s, S>, ValueError> {
         let (sink, outer) = self.variant(variant)?;
         let open = sink.open_map(Some(len)).map_err(|e| e.at(variant))?;
-        Ok(Fields {
-            sink,
-            open: Some(open),
-            variant: Some((variant, outer)),
-            count: 0,
-        })
+        Ok(Fields { sink, open: Some(open), variant: Some((variant, outer)), count: 0 })
     }
     /// Types that have a form for people use it: a UUID is text in Rust, in JSON typed by an
     /// operator and in Python, and so has one fingerprint. It is also the form that serde assumes
@@ -333,12 +303,9 @@ impl<S: Sink> ser::SerializeMap for Entries<'_, S> {
         Ok(())
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
-        value.serialize(Serializer::new(self.sink)).map_err(|e| {
-            e.at(S::shown_key(slice(
-                &self.sink.buffer().out,
-                self.key.clone(),
-            )))
-        })
+        value
+            .serialize(Serializer::new(self.sink))
+            .map_err(|e| e.at(S::shown_key(slice(&self.sink.buffer().out, self.key.clone()))))
     }
     fn end(self) -> Written {
         self.sink.close_map(self.open, self.count, false)
@@ -362,9 +329,7 @@ impl<S: Sink> Fields<'_, S> {
         self.sink.buffer().key();
         self.sink.text(key)?;
         self.sink.buffer().value();
-        value
-            .serialize(Serializer::new(self.sink))
-            .map_err(|e| inside(e.at(key), self.variant))?;
+        value.serialize(Serializer::new(self.sink)).map_err(|e| inside(e.at(key), self.variant))?;
         self.count += 1;
         Ok(())
     }
@@ -373,9 +338,7 @@ impl<S: Sink> Fields<'_, S> {
         let Some(open) = self.open else {
             return Ok(());
         };
-        self.sink
-            .close_map(open, self.count, false)
-            .map_err(|e| inside(e, self.variant))?;
+        self.sink.close_map(open, self.count, false).map_err(|e| inside(e, self.variant))?;
         match self.variant {
             Some((_, outer)) => self.sink.close_map(outer, 1, true),
             None => Ok(()),

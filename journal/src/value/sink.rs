@@ -77,13 +77,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub(crate) fn new(depth_max: usize, bytes_max: usize) -> Self {
-        Self {
-            out: Vec::with_capacity(256),
-            marks: Vec::new(),
-            depth: 0,
-            depth_max,
-            bytes_max,
-        }
+        Self { out: Vec::with_capacity(256), marks: Vec::new(), depth: 0, depth_max, bytes_max }
     }
 
     pub(crate) fn depth_max(&self) -> usize {
@@ -115,11 +109,7 @@ impl Buffer {
             return Err(ValueError::too_deep(self.depth_max));
         }
         self.depth += 1;
-        Ok(Open {
-            at: self.out.len(),
-            hint,
-            marks: self.marks.len(),
-        })
+        Ok(Open { at: self.out.len(), hint, marks: self.marks.len() })
     }
 
     /// Leaves a container without entries.
@@ -133,11 +123,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn key(&mut self) {
         let at = self.out.len();
-        self.marks.push(Mark {
-            key: at,
-            value: at,
-            end: at,
-        });
+        self.marks.push(Mark { key: at, value: at, end: at });
     }
 
     /// The key ends and its value begins here. Answers where the key is.

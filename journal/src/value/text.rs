@@ -68,11 +68,7 @@ pub fn write_base64(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
         }
         for i in 0..4 {
             let six = (group >> (18 - 6 * i) & 63) as usize;
-            let c = if i > chunk.len() {
-                b'='
-            } else {
-                ALPHABET.get(six).copied().unwrap_or(b'=')
-            };
+            let c = if i > chunk.len() { b'=' } else { ALPHABET.get(six).copied().unwrap_or(b'=') };
             out.write_char(char::from(c))?;
         }
     }
@@ -129,9 +125,7 @@ mod tests {
             assert_eq!(out, text);
             assert_eq!(read_base64(text).unwrap(), bytes);
         }
-        for bad in [
-            "Zg", "Zg=", "Zh==", "Zm9=", "Z g=", "====", "=Zg=", "Zg==Zg==",
-        ] {
+        for bad in ["Zg", "Zg=", "Zh==", "Zm9=", "Z g=", "====", "=Zg=", "Zg==Zg=="] {
             assert_eq!(read_base64(bad), None, "{bad}");
         }
     }

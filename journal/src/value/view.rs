@@ -99,9 +99,7 @@ fn write(reader: &mut Reader<'_>, out: &mut impl Write, levels: usize) -> Result
 }
 
 fn deeper(levels: usize) -> Result<usize, ValueError> {
-    levels
-        .checked_sub(1)
-        .ok_or_else(|| ValueError::too_deep(DEPTH_MAX))
+    levels.checked_sub(1).ok_or_else(|| ValueError::too_deep(DEPTH_MAX))
 }
 
 fn full(_: std::fmt::Error) -> ValueError {

@@ -30,11 +30,7 @@ fn fill(path: &Path, close: bool) {
             let mut group = Vec::new();
             for (k, pen) in pens.iter_mut().enumerate() {
                 if n == 19 {
-                    pen.row = row(if k % 2 == 0 {
-                        Status::Done
-                    } else {
-                        Status::Waiting
-                    });
+                    pen.row = row(if k % 2 == 0 { Status::Done } else { Status::Waiting });
                 }
                 group.push(pen.write(1, &content(k)[n]));
             }
@@ -92,16 +88,16 @@ fn look(path: &Path, tally: &mut Tally, what: &str) {
                     }
                 }
             }
-            Ok(page) => note(StoreError::Refused {
-                why: format!("{} threads", page.items.len()).into(),
-            }),
+            Ok(page) => {
+                note(StoreError::Refused { why: format!("{} threads", page.items.len()).into() })
+            }
             Err(error) => note(error),
         }
         match book.log(0, 1000).await {
             Ok(page) if page.items.len() == 20 * THREADS => {}
-            Ok(page) => note(StoreError::Refused {
-                why: format!("{} leaves", page.items.len()).into(),
-            }),
+            Ok(page) => {
+                note(StoreError::Refused { why: format!("{} leaves", page.items.len()).into() })
+            }
             Err(error) => note(error),
         }
         for k in 0..THREADS {
@@ -118,9 +114,9 @@ fn look(path: &Path, tally: &mut Tally, what: &str) {
                 Ok(inbox) if inbox.len() == expected => {
                     assert!(inbox.iter().all(|m| *m == message(k as u8)), "{what}");
                 }
-                Ok(inbox) => note(StoreError::Refused {
-                    why: format!("{} messages", inbox.len()).into(),
-                }),
+                Ok(inbox) => {
+                    note(StoreError::Refused { why: format!("{} messages", inbox.len()).into() })
+                }
                 Err(error) => note(error),
             }
         }
@@ -149,9 +145,7 @@ fn sweep(close: bool, stride: usize, damage: impl Fn(&mut [u8], usize)) -> Tally
         damage(&mut changed, at);
         fs::write(&copy, &changed).unwrap();
         let what = format!("byte {at} of {}", bytes.len());
-        let looked = catch_unwind(std::panic::AssertUnwindSafe(|| {
-            look(&copy, &mut tally, &what)
-        }));
+        let looked = catch_unwind(std::panic::AssertUnwindSafe(|| look(&copy, &mut tally, &what)));
         assert!(looked.is_ok(), "{what}: a panic crossed the interface");
     }
     tally
@@ -166,18 +160,12 @@ fn judge(what: &str, tally: &Tally) {
         tally.silent.len()
     );
     assert!(tally.silent.is_empty(), "{:#?}", tally.silent);
-    assert!(
-        tally.refused + tally.reported > 0,
-        "nothing was damaged at all"
-    );
+    assert!(tally.refused + tally.reported > 0, "nothing was damaged at all");
 }
 
 /// Every how many bytes; `DAMAGE_STRIDE=1` tries them all.
 fn stride(default: usize) -> usize {
-    std::env::var("DAMAGE_STRIDE")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(default)
+    std::env::var("DAMAGE_STRIDE").ok().and_then(|s| s.parse().ok()).unwrap_or(default)
 }
 
 #[test]

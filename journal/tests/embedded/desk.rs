@@ -41,9 +41,8 @@ impl Folder {
     /// The names in the folder.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -62,9 +61,7 @@ pub(crate) fn open(path: &Path) -> Embedded {
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(future)
 }
 
@@ -104,9 +101,7 @@ impl Pen {
     pub(crate) async fn claim(home: &dyn Checkpointer, id: &str) -> Result<Self, StoreError> {
         let id = ThreadId::new(id).unwrap();
         let create = Some(row(Status::Running));
-        let mut leases = home
-            .claim(Claim::Thread { id, create }, "test", LONG)
-            .await?;
+        let mut leases = home.claim(Claim::Thread { id, create }, "test", LONG).await?;
         let lease = leases.pop().unwrap();
         Ok(Self {
             log_id: home.identity().log_id,
@@ -123,11 +118,7 @@ impl Pen {
         for _ in 0..count {
             let (thread, epoch) = (self.thread.clone(), self.epoch);
             let header = Header::new(thread, self.next, epoch, Kind::Marker, StoreTime(1), 0);
-            let payload = Payload {
-                role: Role::Value,
-                salt: [7; 32],
-                bytes: bytes.into(),
-            };
+            let payload = Payload { role: Role::Value, salt: [7; 32], bytes: bytes.into() };
             let record = Record::seal(&self.log_id, &self.head, header, vec![payload]).1;
             self.next += 1;
             self.head = record.hash;
@@ -173,13 +164,7 @@ pub(crate) async fn payloads(
     for record in read_all(home, id).await? {
         record.verify(&home.identity().log_id, &prev).unwrap();
         prev = record.hash;
-        found.push(
-            record
-                .payloads
-                .first()
-                .map(|p| p.bytes.to_vec())
-                .unwrap_or_default(),
-        );
+        found.push(record.payloads.first().map(|p| p.bytes.to_vec()).unwrap_or_default());
     }
     Ok(found)
 }

@@ -93,11 +93,9 @@ fn a_fault_at_any_operation_loses_nothing_acknowledged() {
     };
     assert!(whole > 100, "{whole}");
     let (mut unknown, mut failed, mut kept) = (0, 0, 0);
-    for (kind, and_later) in [
-        (FaultKind::Device, false),
-        (FaultKind::Device, true),
-        (FaultKind::Full, false),
-    ] {
+    for (kind, and_later) in
+        [(FaultKind::Device, false), (FaultKind::Device, true), (FaultKind::Full, false)]
+    {
         for at in 0..whole {
             let folder = Folder::fast();
             drop(create(&folder.book()));
@@ -109,9 +107,7 @@ fn a_fault_at_any_operation_loses_nothing_acknowledged() {
                 continue;
             };
             let told = wait(work(&book));
-            let error = told
-                .error
-                .unwrap_or_else(|| panic!("{at}: nobody was told"));
+            let error = told.error.unwrap_or_else(|| panic!("{at}: nobody was told"));
             // Fail-stop: whatever comes now is refused, though the disk works again.
             if !matches!(error, StoreError::Closed) {
                 let again = wait(Pen::claim(&book, "other"));
@@ -121,22 +117,12 @@ fn a_fault_at_any_operation_loses_nothing_acknowledged() {
             }
             drop(book);
             let (records, messages) = there(&folder);
-            let more = (
-                &records[told.records.len()..],
-                &messages[told.messages.len()..],
-            );
+            let more = (&records[told.records.len()..], &messages[told.messages.len()..]);
             assert_eq!(&records[..told.records.len()], told.records, "{at} {error}");
-            assert_eq!(
-                &messages[..told.messages.len()],
-                told.messages,
-                "{at} {error}"
-            );
+            assert_eq!(&messages[..told.messages.len()], told.messages, "{at} {error}");
             let in_flight = (&told.in_flight.0[..], &told.in_flight.1[..]);
             let was_kept = more == in_flight && more != (&[][..], &[][..]);
-            assert!(
-                was_kept || more == (&[][..], &[][..]),
-                "{at}: a part is there: {more:?}"
-            );
+            assert!(was_kept || more == (&[][..], &[][..]), "{at}: a part is there: {more:?}");
             match error {
                 StoreError::Unknown { .. } => unknown += 1,
                 StoreError::Failed { .. } => {

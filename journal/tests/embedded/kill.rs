@@ -36,9 +36,7 @@ fn child() {
                 wait(async {
                     let mut pen = Pen::claim(book, name).await.unwrap();
                     loop {
-                        let next = put(book, pen.write(1, &pen.next.to_le_bytes()))
-                            .await
-                            .unwrap();
+                        let next = put(book, pen.write(1, &pen.next.to_le_bytes())).await.unwrap();
                         println!("\nack {name} {next}");
                     }
                 });
@@ -71,10 +69,7 @@ fn acknowledged_appends_survive_every_kill() {
             let mut seen = 0;
             while seen < kill * 7 % 60 + 1 && since.elapsed() < Duration::from_secs(60) {
                 line.clear();
-                assert!(
-                    lines.read_line(&mut line).unwrap() > 0,
-                    "the child ended by itself"
-                );
+                assert!(lines.read_line(&mut line).unwrap() > 0, "the child ended by itself");
                 seen += u64::from(count(&line, &mut acknowledged));
             }
         }
@@ -94,15 +89,8 @@ fn acknowledged_appends_survive_every_kill() {
         for (name, told) in ["a", "b"].iter().zip(acknowledged) {
             let id = ThreadId::new(name).unwrap();
             let found = wait(payloads(&book, &id)).unwrap_or_default();
-            assert!(
-                found.len() as u64 >= told,
-                "kill {kill}: {} of {told}",
-                found.len()
-            );
-            assert!(
-                found.len() as u64 <= told + 1,
-                "kill {kill}: more than was in flight"
-            );
+            assert!(found.len() as u64 >= told, "kill {kill}: {} of {told}", found.len());
+            assert!(found.len() as u64 <= told + 1, "kill {kill}: more than was in flight");
             assert!((0_u64..).zip(&found).all(|(n, p)| *p == n.to_le_bytes()));
         }
         // What was in flight is settled now.
@@ -117,19 +105,11 @@ fn acknowledged_appends_survive_every_kill() {
     println!("{KILLS} kills, {acknowledged:?} records");
     assert!(acknowledged.iter().all(|n| *n > 50), "{acknowledged:?}");
     // A kill while the journal is made may leave a name aside, and nothing else.
-    assert!(
-        folder
-            .names()
-            .iter()
-            .all(|n| n == "book.redb" || n.ends_with(".new"))
-    );
+    assert!(folder.names().iter().all(|n| n == "book.redb" || n.ends_with(".new")));
 }
 
 fn count(line: &str, acknowledged: &mut [u64; 2]) -> bool {
-    let Some((name, next)) = line
-        .trim()
-        .strip_prefix("ack ")
-        .and_then(|l| l.split_once(' '))
+    let Some((name, next)) = line.trim().strip_prefix("ack ").and_then(|l| l.split_once(' '))
     else {
         return false;
     };

@@ -23,10 +23,7 @@ fn refused(path: &Path) -> OpenError {
     let before = fs::read(path).ok();
     let error = Embedded::open(path, OpenOptions::new()).expect_err("opened");
     assert_eq!(fs::read(path).ok(), before, "{error}: the file was changed");
-    assert!(
-        error.to_string().starts_with(&path.display().to_string()),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
     error
 }
 
@@ -36,11 +33,7 @@ fn some(path: &Path) {
     wait(async {
         for k in 0..5 {
             let mut pen = Pen::claim(&book, &format!("t{k}")).await.unwrap();
-            pen.row = row(if k == 0 {
-                Status::Done
-            } else {
-                Status::Waiting
-            });
+            pen.row = row(if k == 0 { Status::Done } else { Status::Waiting });
             put(&book, pen.write(k + 1, b"payload")).await.unwrap();
         }
         book.close().await.unwrap();
@@ -68,14 +61,8 @@ fn creating_touches_nothing_that_is_there() {
     let mut check = |path: &Path| {
         let before = fs::symlink_metadata(path).unwrap().modified().unwrap();
         let error = Embedded::create(path, CreateOptions::new()).expect_err("created");
-        assert!(
-            matches!(error, CreateError::AlreadyExists { .. }),
-            "{error}"
-        );
-        assert_eq!(
-            fs::symlink_metadata(path).unwrap().modified().unwrap(),
-            before
-        );
+        assert!(matches!(error, CreateError::AlreadyExists { .. }), "{error}");
+        assert_eq!(fs::symlink_metadata(path).unwrap().modified().unwrap(), before);
         checked += 1;
     };
     fs::write(&path, b"").unwrap();
@@ -139,16 +126,10 @@ fn what_is_not_a_journal_is_refused_and_left_as_it_was() {
     sqlite.resize(8192, 0);
     for foreign in [&b"hello"[..], &[0; 100_000], &sqlite, b"redb"] {
         fs::write(&path, foreign).unwrap();
-        assert!(
-            matches!(refused(&path), OpenError::NotAJournal { .. }),
-            "{foreign:?}"
-        );
+        assert!(matches!(refused(&path), OpenError::NotAJournal { .. }), "{foreign:?}");
     }
     fs::create_dir(folder.path().join("d")).unwrap();
-    assert!(matches!(
-        refused(&folder.path().join("d")),
-        OpenError::Refused { .. }
-    ));
+    assert!(matches!(refused(&folder.path().join("d")), OpenError::Refused { .. }));
 }
 
 #[test]
@@ -162,11 +143,7 @@ fn the_database_of_another_program_is_refused_closed_or_not() {
         let other: redb::TableDefinition<'_, u64, u64> = redb::TableDefinition::new("other");
         transaction.open_table(other).unwrap().insert(1, 2).unwrap();
         if mismatched {
-            transaction
-                .open_table(TABLE)
-                .unwrap()
-                .insert("genesis", 2)
-                .unwrap();
+            transaction.open_table(TABLE).unwrap().insert("genesis", 2).unwrap();
         }
         transaction.commit().unwrap();
         // As a crash leaves it: redb would repair this one as soon as it opens it.
@@ -192,30 +169,14 @@ fn a_newer_journal_is_refused() {
     let mut newer = vec![9, 1, 2, 3];
     let key = blake3::derive_key("deedbook 2026-11-29 v1 embedded checksum", &[]);
     let mut hasher = blake3::Hasher::new_keyed(&key);
-    hasher
-        .update(&4_u64.to_le_bytes())
-        .update(&7_u64.to_le_bytes());
+    hasher.update(&4_u64.to_le_bytes()).update(&7_u64.to_le_bytes());
     hasher.update(b"meta").update(b"genesis").update(&newer);
     newer.extend_from_slice(&hasher.finalize().as_bytes()[..16]);
-    transaction
-        .open_table(meta)
-        .unwrap()
-        .insert("genesis", &newer[..])
-        .unwrap();
+    transaction.open_table(meta).unwrap().insert("genesis", &newer[..]).unwrap();
     transaction.commit().unwrap();
     drop(db);
     let error = refused(&folder.book());
-    assert!(
-        matches!(
-            error,
-            OpenError::Newer {
-                found: 9,
-                known: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::Newer { found: 9, known: 1, .. }), "{error}");
 }
 
 #[test]
@@ -261,10 +222,7 @@ fn the_second_one_is_told_who_has_it() {
         panic!("{text}");
     };
     assert_eq!(holder.pid, Some(std::process::id()), "{text}");
-    assert!(
-        text.contains(&format!("process {}", std::process::id())),
-        "{text}"
-    );
+    assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
     // Waiting ends with success when the holder goes, and with the same error when it stays.
     let since = Instant::now();
     let short = OpenOptions::new().wait(Duration::from_millis(60));
@@ -290,18 +248,10 @@ fn opening_and_closing_without_a_write_leaves_every_byte() {
     wait(async {
         let page = book.list(&Filter::default(), None, 99).await.unwrap();
         assert_eq!(page.items.len(), 5);
-        assert_eq!(
-            read_all(&book, &ThreadId::new("t4").unwrap())
-                .await
-                .unwrap()
-                .len(),
-            5
-        );
+        assert_eq!(read_all(&book, &ThreadId::new("t4").unwrap()).await.unwrap().len(), 5);
         // A claim that writes nothing is no write.
         let id = ThreadId::new("t3").unwrap();
-        book.claim(Claim::Thread { id, create: None }, "x", LONG)
-            .await
-            .unwrap();
+        book.claim(Claim::Thread { id, create: None }, "x", LONG).await.unwrap();
         book.close().await.unwrap();
     });
     assert_eq!(disk.counts().operations, 0);
@@ -325,10 +275,7 @@ fn every_commit_is_two_phase() {
         }
         let after = disk.counts();
         // Two a commit; when the file grows, one more.
-        assert!(
-            (100..=104).contains(&(after.syncs - before.syncs)),
-            "{after:?} {before:?}"
-        );
+        assert!((100..=104).contains(&(after.syncs - before.syncs)), "{after:?} {before:?}");
         // A group of elements costs what one does.
         let before = disk.counts();
         let group = (0..50).map(|_| pen.write(2, b"x")).collect();
@@ -337,9 +284,7 @@ fn every_commit_is_two_phase() {
         // Claims, renewals and reads cost none.
         let before = disk.counts();
         Pen::claim(&book, "u").await.unwrap();
-        book.renew(&[(pen.thread.clone(), pen.epoch)], LONG)
-            .await
-            .unwrap();
+        book.renew(&[(pen.thread.clone(), pen.epoch)], LONG).await.unwrap();
         payloads(&book, &pen.thread).await.unwrap();
         assert_eq!(disk.counts().syncs, before.syncs);
     });
@@ -363,10 +308,7 @@ fn dropping_without_close_is_a_crash_that_is_recovered() {
             }
             expected = pen.next;
             book.post(&pen.thread, message(round)).await.unwrap();
-            assert_eq!(
-                book.inbox(&pen.thread).await.unwrap().len(),
-                usize::from(round) + 1
-            );
+            assert_eq!(book.inbox(&pen.thread).await.unwrap().len(), usize::from(round) + 1);
             let found = payloads(&book, &pen.thread).await.unwrap();
             assert_eq!(found.len() as u64, expected);
         });
@@ -378,12 +320,7 @@ fn dropping_without_close_is_a_crash_that_is_recovered() {
     assert_eq!(book.info().recovery, None);
     assert_eq!(book.info().records, expected);
     let found = wait(payloads(&book, &ThreadId::new("t").unwrap())).unwrap();
-    assert!(
-        found
-            .iter()
-            .enumerate()
-            .all(|(n, p)| p == &[(n / 1400) as u8])
-    );
+    assert!(found.iter().enumerate().all(|(n, p)| p == &[(n / 1400) as u8]));
 }
 
 #[test]
@@ -428,18 +365,13 @@ fn erased_bytes_are_served_to_nobody_after_reopening() {
         put(&book, pen.write(3, &secret)).await.unwrap();
         let note = pen.write(1, b"note");
         let role = deedbook_journal::record::Role::Value;
-        book.erase(&pen.thread.clone(), 1, role, note)
-            .await
-            .unwrap();
+        book.erase(&pen.thread.clone(), 1, role, note).await.unwrap();
         pen
     });
     drop(book);
     let book = open(&folder.book());
     let found = wait(payloads(&book, &pen.thread)).unwrap();
-    assert_eq!(
-        found,
-        [secret.clone(), Vec::new(), secret, b"note".to_vec()]
-    );
+    assert_eq!(found, [secret.clone(), Vec::new(), secret, b"note".to_vec()]);
     pen.epoch = wait(Pen::claim(&book, "t")).unwrap().epoch;
     wait(put(&book, pen.write(1, b"on"))).unwrap();
 }

@@ -26,16 +26,8 @@ struct Crate {
 }
 
 fn cargo(args: &[&str]) -> String {
-    let done = Command::new(env!("CARGO"))
-        .args(args)
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(
-        done.status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    let done = Command::new(env!("CARGO")).args(args).current_dir(root()).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
 }
 
@@ -58,11 +50,7 @@ fn core() -> Vec<Crate> {
         let found = Crate {
             name: name.to_owned(),
             version: version.to_owned(),
-            features: features
-                .split(',')
-                .filter(|f| !f.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            features: features.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
             ours: package.contains('/'),
         };
         crates.insert((found.name.clone(), found.version.clone()), found);
@@ -75,10 +63,7 @@ fn metadata() -> &'static Value {
     static METADATA: LazyLock<Value> = LazyLock::new(|| {
         let rustc = Command::new("rustc").arg("-vV").output().unwrap();
         let rustc = String::from_utf8(rustc.stdout).unwrap();
-        let host = rustc
-            .lines()
-            .find_map(|line| line.strip_prefix("host: "))
-            .unwrap();
+        let host = rustc.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
         let platform = format!("--filter-platform={host}");
         let printed = cargo(&["metadata", "--locked", "--format-version=1", &platform]);
         serde_json::from_str(&printed).unwrap()
@@ -96,21 +81,10 @@ fn the_core_stays_light() {
     let foreign: Vec<&Crate> = core.iter().filter(|c| !c.ours).collect();
     let names: Vec<&str> = foreign.iter().map(|c| c.name.as_str()).collect();
     assert!(names.len() > 10, "cargo tree was not understood: {names:?}");
-    assert!(
-        names.len() <= CORE_MAX,
-        "{} crates in the core: {names:?}",
-        names.len()
-    );
+    assert!(names.len() <= CORE_MAX, "{} crates in the core: {names:?}", names.len());
 
-    let ours: Vec<&str> = core
-        .iter()
-        .filter(|c| c.ours)
-        .map(|c| c.name.as_str())
-        .collect();
-    assert!(
-        ours.contains(&"deedbook") && ours.contains(&"deedbook-journal"),
-        "{ours:?}"
-    );
+    let ours: Vec<&str> = core.iter().filter(|c| c.ours).map(|c| c.name.as_str()).collect();
+    assert!(ours.contains(&"deedbook") && ours.contains(&"deedbook-journal"), "{ours:?}");
 }
 
 #[test]
@@ -127,17 +101,11 @@ fn the_core_asks_for_few_features() {
     let core = core();
     let features = |name: &str| {
         let found = core.iter().find(|c| c.name == name);
-        found
-            .unwrap_or_else(|| panic!("{name} is in the core"))
-            .features
-            .clone()
+        found.unwrap_or_else(|| panic!("{name} is in the core")).features.clone()
     };
     // `attributes` would bring a second syn; `log` a second way to say the same.
     for unwanted in ["default", "attributes", "tracing-attributes", "log"] {
-        assert!(
-            !features("tracing").contains(unwanted),
-            "tracing with {unwanted}"
-        );
+        assert!(!features("tracing").contains(unwanted), "tracing with {unwanted}");
     }
     let tokio = features("tokio");
     let known: BTreeSet<String> = TOKIO.iter().map(|f| (*f).to_owned()).collect();
@@ -161,26 +129,16 @@ fn redb_is_pinned_and_used_by_the_journal_only() {
 
 #[test]
 fn everything_comes_from_one_registry() {
-    let sources: BTreeSet<&str> = packages()
-        .iter()
-        .filter_map(|p| p["source"].as_str())
-        .collect();
+    let sources: BTreeSet<&str> = packages().iter().filter_map(|p| p["source"].as_str()).collect();
     assert_eq!(sources.len(), 1, "{sources:?}");
-    assert!(
-        sources.iter().all(|source| source.starts_with("registry+")),
-        "{sources:?}"
-    );
+    assert!(sources.iter().all(|source| source.starts_with("registry+")), "{sources:?}");
 }
 
 #[test]
 fn nothing_needs_a_newer_rust_than_we_say() {
     let number = |text: &str| -> Vec<u32> { text.split('.').map(|n| n.parse().unwrap()).collect() };
     let said = |package: &Value| package["rust_version"].as_str().map(number);
-    let ours = packages()
-        .iter()
-        .find(|p| p["name"] == "deedbook")
-        .and_then(said)
-        .unwrap();
+    let ours = packages().iter().find(|p| p["name"] == "deedbook").and_then(said).unwrap();
     let newer: Vec<String> = packages()
         .iter()
         .filter(|package| said(package).is_some_and(|theirs| theirs > ours))
@@ -205,21 +163,9 @@ fn every_licence_is_permissive() {
 /// The list in `deny.toml`, so that there is one.
 fn allowed_licences() -> Vec<String> {
     let text = fs::read_to_string(root().join("deny.toml")).unwrap();
-    let section = text
-        .split("\n[licenses]\n")
-        .nth(1)
-        .expect("deny.toml has [licenses]");
-    let list = section
-        .split("allow = [")
-        .nth(1)
-        .and_then(|rest| rest.split(']').next())
-        .unwrap();
-    let names: Vec<String> = list
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect();
+    let section = text.split("\n[licenses]\n").nth(1).expect("deny.toml has [licenses]");
+    let list = section.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).unwrap();
+    let names: Vec<String> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
     assert!(names.iter().any(|name| name == "MIT"), "{names:?}");
     names
 }
@@ -227,10 +173,7 @@ fn allowed_licences() -> Vec<String> {
 /// Whether a licence expression can be met by licences of the list.
 fn satisfied(expression: &str, allowed: &[String]) -> bool {
     // Of old, `/` meant `OR`.
-    let spaced = expression
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
     let met = any_of(&mut rest, allowed);

@@ -30,11 +30,7 @@ fn parts(page: &Tracked) -> (Vec<Block>, Vec<(usize, &str)>) {
     for (n, line) in page.lines() {
         match (open.take(), line.trim_start().strip_prefix("```")) {
             (None, Some(kind)) => {
-                open = Some(Block {
-                    kind: kind.trim().to_owned(),
-                    line: n,
-                    text: String::new(),
-                });
+                open = Some(Block { kind: kind.trim().to_owned(), line: n, text: String::new() });
             }
             (Some(block), Some(_)) => blocks.push(block),
             (Some(mut block), None) => {
@@ -59,13 +55,7 @@ fn every_page_has_one_title() {
     for bad in ["", "## A\n", "# A\n\n# B\n", "text\n\n# A\n"] {
         assert_eq!(titles(&Tracked::made_up("x.md", bad)).len(), 1, "{bad:?}");
     }
-    assert!(
-        titles(&Tracked::made_up(
-            "x.md",
-            "# A\n\n```sh\n# a comment\n```\n"
-        ))
-        .is_empty()
-    );
+    assert!(titles(&Tracked::made_up("x.md", "# A\n\n```sh\n# a comment\n```\n")).is_empty());
 }
 
 fn titles(page: &Tracked) -> Vec<String> {
@@ -73,41 +63,22 @@ fn titles(page: &Tracked) -> Vec<String> {
         return Vec::new();
     }
     let (_, prose) = parts(page);
-    let titles: Vec<usize> = prose
-        .iter()
-        .filter(|(_, line)| line.starts_with("# "))
-        .map(|(n, _)| *n)
-        .collect();
+    let titles: Vec<usize> =
+        prose.iter().filter(|(_, line)| line.starts_with("# ")).map(|(n, _)| *n).collect();
     match titles == [1] {
         true => Vec::new(),
-        false => vec![format!(
-            "{}: a page has one title, in its first line",
-            page.path
-        )],
+        false => vec![format!("{}: a page has one title, in its first line", page.path)],
     }
 }
 
 #[test]
 fn no_link_leads_nowhere() {
-    report(
-        &pages()
-            .flat_map(|page| dead_links(page, files()))
-            .collect::<Vec<_>>(),
-    );
+    report(&pages().flat_map(|page| dead_links(page, files())).collect::<Vec<_>>());
 
-    let there = [Tracked::made_up(
-        "docs/a.md",
-        "# A\n\n## What `it` is, then\n",
-    )];
+    let there = [Tracked::made_up("docs/a.md", "# A\n\n## What `it` is, then\n")];
     let dead = |text: &str| dead_links(&Tracked::made_up("docs/x.md", text), &there).len();
-    assert_eq!(
-        dead("[a](a.md) [s](a.md#what-it-is-then) [up](../docs/a.md) [dir](../docs/)"),
-        0
-    );
-    assert_eq!(
-        dead("[b](b.md) [s](a.md#gone) [up](../a.md) <https://example.org>"),
-        3
-    );
+    assert_eq!(dead("[a](a.md) [s](a.md#what-it-is-then) [up](../docs/a.md) [dir](../docs/)"), 0);
+    assert_eq!(dead("[b](b.md) [s](a.md#gone) [up](../a.md) <https://example.org>"), 3);
     assert_eq!(dead("`[not](a-link)`\n[web](https://example.org/b.md)"), 0);
     assert_eq!(dead("[r]: missing.md\n"), 1);
 }
@@ -177,14 +148,8 @@ fn sections(page: &Tracked) -> BTreeSet<String> {
         .iter()
         .filter(|(_, line)| line.starts_with('#'))
         .map(|(_, line)| {
-            let text = line
-                .trim_start_matches('#')
-                .trim()
-                .to_lowercase()
-                .replace(' ', "-");
-            text.chars()
-                .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
-                .collect()
+            let text = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
         })
         .collect()
 }
@@ -204,10 +169,7 @@ fn rust_in_pages_is_compiled() {
         if blocks.iter().any(|block| is_rust(&block))
             && !list.contains(&format!("include_str!(\"../../{}\")", page.path))
         {
-            problems.push(format!(
-                "{}: add it to tests/harness/documents.rs",
-                page.path
-            ));
+            problems.push(format!("{}: add it to tests/harness/documents.rs", page.path));
         }
     }
     report(&problems);
@@ -224,10 +186,7 @@ fn shown(block: &Block) -> Vec<Shown> {
     let mut all: Vec<Shown> = Vec::new();
     for line in block.text.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
-            all.push(Shown {
-                command: command.to_owned(),
-                output: Vec::new(),
-            });
+            all.push(Shown { command: command.to_owned(), output: Vec::new() });
         } else if let Some(last) = all.last_mut() {
             match line.strip_prefix("> ") {
                 Some(more) if last.output.is_empty() => {
@@ -274,10 +233,7 @@ fn commands_in_pages_show_what_they_print() {
     let mut problems = Vec::new();
     for page in pages() {
         let (blocks, _) = parts(page);
-        let run: Vec<&Block> = blocks
-            .iter()
-            .filter(|block| block.kind == "console run")
-            .collect();
+        let run: Vec<&Block> = blocks.iter().filter(|block| block.kind == "console run").collect();
         if !run.is_empty() {
             problems.extend(run_page(page, &run, &[binaries()]));
         }
@@ -294,10 +250,7 @@ fn run_page(page: &Tracked, blocks: &[&Block], programs: &[PathBuf]) -> Vec<Stri
     let path = env::join_paths(programs.iter().cloned().chain(env::split_paths(&inherited)));
     let path = path.unwrap();
     let mut problems = Vec::new();
-    for (block, shown) in blocks
-        .iter()
-        .flat_map(|b| shown(b).into_iter().map(move |s| (b, s)))
-    {
+    for (block, shown) in blocks.iter().flat_map(|b| shown(b).into_iter().map(move |s| (b, s))) {
         let done = Command::new("sh")
             .args(["-uc", &format!("exec 2>&1\n{}", shown.command)])
             .current_dir(folder.path())
@@ -312,11 +265,7 @@ fn run_page(page: &Tracked, blocks: &[&Block], programs: &[PathBuf]) -> Vec<Stri
         let wanted: Vec<&str> = shown.output.iter().map(String::as_str).collect();
         let at = format!("{}:{}: `{}`", page.path, block.line, shown.command);
         if !done.status.success() {
-            problems.push(format!(
-                "{at} ended with {}:\n{}",
-                done.status,
-                printed.join("\n")
-            ));
+            problems.push(format!("{at} ended with {}:\n{}", done.status, printed.join("\n")));
         } else if !wanted.is_empty() && !matches(&wanted, &printed) {
             problems.push(format!("{at} printed:\n{}", printed.join("\n")));
         }
@@ -334,19 +283,13 @@ impl Workflow for RefundAgent {
 
     async fn run(&self, ctx: Context, cents: &u64) -> deedbook::Result<String> {
         let receipt = ctx.step("pay").idempotent();
-        receipt
-            .run(cents, async |op| Ok(format!("paid under {}", op.key())))
-            .await
+        receipt.run(cents, async |op| Ok(format!("paid under {}", op.key()))).await
     }
 }
 
 fn leave_journal(path: &Path) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let book = Deedbook::open_or_create(path)
-            .host(RefundAgent)
-            .start()
-            .await
-            .unwrap();
+        let book = Deedbook::open_or_create(path).host(RefundAgent).start().await.unwrap();
         book.run::<RefundAgent>("order-4821", 1999).await.unwrap();
         book.shutdown().await.unwrap();
     });
@@ -357,21 +300,14 @@ fn binaries() -> PathBuf {
     let test = env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap().to_owned();
     if !folder.join("deedbook").exists() {
-        let profile: &[&str] = if folder.ends_with("release") {
-            &["--release"]
-        } else {
-            &[]
-        };
+        let profile: &[&str] = if folder.ends_with("release") { &["--release"] } else { &[] };
         let built = Command::new(env!("CARGO"))
             .args(["build", "--locked", "--workspace", "--bins"])
             .args(profile)
             .current_dir(root())
             .status()
             .unwrap();
-        assert!(
-            built.success(),
-            "the programs of the workspace do not build"
-        );
+        assert!(built.success(), "the programs of the workspace do not build");
     }
     folder
 }
@@ -406,10 +342,7 @@ fn a_page_that_shows_something_else_is_found() {
     let page = |text: &str| {
         let page = Tracked::made_up("x.md", text);
         let (blocks, _) = parts(&page);
-        let run: Vec<&Block> = blocks
-            .iter()
-            .filter(|block| block.kind == "console run")
-            .collect();
+        let run: Vec<&Block> = blocks.iter().filter(|block| block.kind == "console run").collect();
         assert!(!run.is_empty());
         run_page(&page, &run, &[]).len()
     };

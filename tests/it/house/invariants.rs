@@ -43,18 +43,9 @@ const BANS: &[Ban] = &[
         promise: "all file I/O of the embedded home goes through `disk`",
         within: &["journal/src/embedded/"],
         except: &[
-            (
-                "journal/src/embedded/disk",
-                "the one seam to the file system",
-            ),
-            (
-                "journal/src/embedded/lock.rs",
-                "asks the system who holds the lock: no file of ours",
-            ),
-            (
-                "journal/src/embedded/create.rs",
-                "looks whether the name is taken, and no further",
-            ),
+            ("journal/src/embedded/disk", "the one seam to the file system"),
+            ("journal/src/embedded/lock.rs", "asks the system who holds the lock: no file of ours"),
+            ("journal/src/embedded/create.rs", "looks whether the name is taken, and no further"),
         ],
         words: &["std::fs::", "fs::", "File::", "std::os::unix::fs"],
     },
@@ -71,23 +62,11 @@ const BANS: &[Ban] = &[
         promise: "a checkpointer knows nothing of steps",
         within: &["checkpointers/memory/src/", "journal/src/embedded/"],
         except: &[],
-        words: &[
-            "StepId",
-            "history::",
-            "turn::",
-            "policy::",
-            "key::OperationKey",
-        ],
+        words: &["StepId", "history::", "turn::", "policy::", "key::OperationKey"],
     },
     Ban {
         promise: "redb is named in one place",
-        within: &[
-            "journal/",
-            "runtime/",
-            "checkpointers/",
-            "cli/",
-            "examples/",
-        ],
+        within: &["journal/", "runtime/", "checkpointers/", "cli/", "examples/"],
         except: &[("journal/src/embedded/", "the built-in home is a redb file")],
         words: &["redb::"],
     },
@@ -95,20 +74,11 @@ const BANS: &[Ban] = &[
 
 /// Who may switch off the ban on clock, sleep, spawn and randomness (`clippy.toml`), and why.
 const OWNERS: &[(&str, &str)] = &[
-    (
-        "checkpointers/memory/src/home.rs",
-        "draws the identity of a store",
-    ),
-    (
-        "examples/",
-        "an example is a program of its own, with real processes in real time",
-    ),
+    ("checkpointers/memory/src/home.rs", "draws the identity of a store"),
+    ("examples/", "an example is a program of its own, with real processes in real time"),
     ("benches/watch.rs", "measures real time"),
     ("cli/", "a tool runs in real time"),
-    (
-        "journal/src/embedded/",
-        "the built-in home owns its disk, its clock and its threads",
-    ),
+    ("journal/src/embedded/", "the built-in home owns its disk, its clock and its threads"),
     ("runtime/src/clock.rs", "owns the clock and waiting"),
     ("runtime/src/random.rs", "owns randomness"),
     ("runtime/src/worker", "owns tasks"),
@@ -121,10 +91,7 @@ fn invariants_hold_in_the_text() {
     for ban in BANS {
         every_file(|file| said(ban, file));
         for prefix in ban.within {
-            assert!(
-                files().iter().any(|file| file.path.starts_with(prefix)),
-                "{prefix} is gone"
-            );
+            assert!(files().iter().any(|file| file.path.starts_with(prefix)), "{prefix} is gone");
         }
     }
 }
@@ -160,19 +127,10 @@ fn says(line: &str, word: &str) -> bool {
 fn a_ban_can_fail() {
     let ban = &BANS[0];
     let clock = "fn now() {\n    let t = std::time::Instant::now();\n}\n";
-    assert_eq!(
-        said(ban, &Tracked::made_up("journal/src/turn.rs", clock)).len(),
-        1
-    );
-    for fine in [
-        "journal/src/embedded/clock.rs",
-        "runtime/src/clock.rs",
-        "journal/src/x/tests.rs",
-    ] {
-        assert!(
-            said(ban, &Tracked::made_up(fine, clock)).is_empty(),
-            "{fine}"
-        );
+    assert_eq!(said(ban, &Tracked::made_up("journal/src/turn.rs", clock)).len(), 1);
+    for fine in ["journal/src/embedded/clock.rs", "runtime/src/clock.rs", "journal/src/x/tests.rs"]
+    {
+        assert!(said(ban, &Tracked::made_up(fine, clock)).is_empty(), "{fine}");
     }
     let tested = "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
     assert!(said(ban, &Tracked::made_up("journal/src/turn.rs", tested)).is_empty());
@@ -182,9 +140,7 @@ fn a_ban_can_fail() {
 #[test]
 fn only_owners_switch_off_the_ban_on_the_outside_world() {
     every_file(|file| {
-        let owned = OWNERS
-            .iter()
-            .any(|(prefix, _)| file.path.starts_with(prefix));
+        let owned = OWNERS.iter().any(|(prefix, _)| file.path.starts_with(prefix));
         if !file.is_shipped_rust() || owned {
             return Vec::new();
         }
@@ -201,20 +157,11 @@ fn no_type_of_redb_is_in_a_public_signature() {
 
     let leak = "use redb::{Database, ReadableTable as _};\n\n\
                 pub fn inner(&self) -> &Database {\n    &self.db\n}\n";
-    assert_eq!(
-        leaks(&Tracked::made_up("journal/src/embedded/x.rs", leak)).len(),
-        1
-    );
+    assert_eq!(leaks(&Tracked::made_up("journal/src/embedded/x.rs", leak)).len(), 1);
     let field = "pub struct Home {\n    pub db: std::sync::Arc<redb::Database>,\n}\n";
-    assert_eq!(
-        leaks(&Tracked::made_up("journal/src/embedded/x.rs", field)).len(),
-        1
-    );
+    assert_eq!(leaks(&Tracked::made_up("journal/src/embedded/x.rs", field)).len(), 1);
     let from = "impl From<redb::Error> for OpenError {\n";
-    assert_eq!(
-        leaks(&Tracked::made_up("journal/src/embedded/x.rs", from)).len(),
-        1
-    );
+    assert_eq!(leaks(&Tracked::made_up("journal/src/embedded/x.rs", from)).len(), 1);
     let inside = "use redb::Database;\npub(super) fn f(db: &Database) {}\nstruct D(Database);\n";
     assert!(leaks(&Tracked::made_up("journal/src/embedded/x.rs", inside)).is_empty());
 }
@@ -247,14 +194,9 @@ fn leaks(file: &Tracked) -> Vec<String> {
                 break;
             }
         }
-        let private = PRIVATE_ERRORS
-            .iter()
-            .any(|name| signature.contains(&format!("for {name}")));
+        let private = PRIVATE_ERRORS.iter().any(|name| signature.contains(&format!("for {name}")));
         if foreign(&signature) && !private {
-            problems.push(format!(
-                "{}:{n}: a type of redb in a public signature",
-                file.path
-            ));
+            problems.push(format!("{}:{n}: a type of redb in a public signature", file.path));
         }
     }
     problems
@@ -262,21 +204,10 @@ fn leaks(file: &Tracked) -> Vec<String> {
 
 /// What `use redb::…` brings into a file, under the names it has there.
 fn names_from_redb(file: &Tracked) -> Vec<String> {
-    let code: String = file
-        .code()
-        .map(|(_, line)| line)
-        .collect::<Vec<_>>()
-        .join("\n");
-    let uses = code
-        .split("use redb::")
-        .skip(1)
-        .filter_map(|rest| rest.split(';').next());
+    let code: String = file.code().map(|(_, line)| line).collect::<Vec<_>>().join("\n");
+    let uses = code.split("use redb::").skip(1).filter_map(|rest| rest.split(';').next());
     uses.flat_map(|list| list.split([',', '{', '}']))
-        .map(|name| {
-            name.rsplit([':', ' '])
-                .find(|part| !part.is_empty())
-                .unwrap_or_default()
-        })
+        .map(|name| name.rsplit([':', ' ']).find(|part| !part.is_empty()).unwrap_or_default())
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty() && name != "_" && name != "self")
         .collect()
@@ -286,10 +217,7 @@ fn names_from_redb(file: &Tracked) -> Vec<String> {
 fn every_exception_is_needed() {
     let mut problems = Vec::new();
     for ban in BANS {
-        let strict = Ban {
-            except: &[],
-            ..*ban
-        };
+        let strict = Ban { except: &[], ..*ban };
         // What nobody says yet is worth forbidding, with the place where it will be said.
         let unsaid = files().iter().all(|file| said(&strict, file).is_empty());
         for (prefix, reason) in ban.except {
@@ -297,10 +225,8 @@ fn every_exception_is_needed() {
             if unsaid {
                 continue;
             }
-            let mut covered = files()
-                .iter()
-                .filter(|file| file.path.starts_with(prefix))
-                .peekable();
+            let mut covered =
+                files().iter().filter(|file| file.path.starts_with(prefix)).peekable();
             if covered.peek().is_some() && covered.all(|file| said(&strict, file).is_empty()) {
                 problems.push(format!("{prefix}: \"{}\" needs no exception", ban.promise));
             }

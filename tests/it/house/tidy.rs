@@ -9,18 +9,9 @@ const COLUMNS_MAX: usize = 100;
 
 /// Files that may be longer, each with its reason.
 const LONG: &[(&str, &str)] = &[
-    (
-        "runtime/src/book.rs",
-        "the handle that users hold, with all that it answers",
-    ),
-    (
-        "runtime/src/desk.rs",
-        "one lock and the state under it: what a turn reads and changes",
-    ),
-    (
-        "runtime/src/executor.rs",
-        "the life of one thread, from its claim to its end",
-    ),
+    ("runtime/src/book.rs", "the handle that users hold, with all that it answers"),
+    ("runtime/src/desk.rs", "one lock and the state under it: what a turn reads and changes"),
+    ("runtime/src/executor.rs", "the life of one thread, from its claim to its end"),
 ];
 
 /// What may stand at the root. A folder there answers one question (see ARCHITECTURE.md).
@@ -52,21 +43,12 @@ const ROOT: &[&str] = &[
 ];
 
 /// Drawers for what nobody found a place for.
-const VAGUE: &[&str] = &[
-    "common", "helper", "helpers", "misc", "types", "util", "utils",
-];
+const VAGUE: &[&str] = &["common", "helper", "helpers", "misc", "types", "util", "utils"];
 
 // Written in halves, so that this file passes its own checks.
-const UNFINISHED: &[&str] = &[
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
-const UNFINISHED_CODE: &[&str] = &[
-    concat!("todo", "!("),
-    concat!("unimplemented", "!("),
-    concat!("dbg", "!("),
-];
+const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+const UNFINISHED_CODE: &[&str] =
+    &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!(")];
 const SKIPPED_TEST: &str = concat!("#[", "ignore");
 const MACHINE: &[&str] = &[
     concat!("/", "work/"),
@@ -82,19 +64,15 @@ fn files_hold_one_idea() {
         let lines = file.text.lines().count();
         let excused = LONG.iter().any(|(path, _)| *path == file.path);
         match (file.is_shipped_rust() && lines > FILE_LINES_MAX, excused) {
-            (true, false) => vec![format!(
-                "{}: {lines} lines; give an idea its own file",
-                file.path
-            )],
+            (true, false) => {
+                vec![format!("{}: {lines} lines; give an idea its own file", file.path)]
+            }
             (false, true) => vec![format!("{}: not long any more; leave LONG", file.path)],
             _ => Vec::new(),
         }
     });
     for (path, reason) in LONG {
-        assert!(
-            files().iter().any(|file| file.path == *path),
-            "{path} is gone"
-        );
+        assert!(files().iter().any(|file| file.path == *path), "{path} is gone");
         assert!(reason.len() > 20, "{path} needs a reason");
     }
 }
@@ -136,11 +114,7 @@ fn long_functions(file: &Tracked) -> Vec<String> {
         if let Some((last, _)) = end
             && last - first > FUNCTION_LINES_MAX + 1
         {
-            problems.push(format!(
-                "{}:{first}: {} lines; split it",
-                file.path,
-                last - first + 1
-            ));
+            problems.push(format!("{}:{first}: {} lines; split it", file.path, last - first + 1));
         }
     }
     problems
@@ -174,11 +148,7 @@ fn white_space_is_plain() {
     every_file(white_space);
 
     for bad in ["a \nb\n", "a\r\n", "a", "\ta\n", "a\n\n"] {
-        assert_eq!(
-            white_space(&Tracked::made_up("x.rs", bad)).len(),
-            1,
-            "{bad:?}"
-        );
+        assert_eq!(white_space(&Tracked::made_up("x.rs", bad)).len(), 1, "{bad:?}");
     }
     assert!(white_space(&Tracked::made_up("x.rs", "a\n\n    b\n")).is_empty());
 }
@@ -204,15 +174,8 @@ fn nothing_is_left_unfinished() {
     every_file(unfinished);
 
     let marker = UNFINISHED[0];
-    for bad in [
-        format!("// {marker}: later\n"),
-        format!("{}x)\n", UNFINISHED_CODE[2]),
-    ] {
-        assert_eq!(
-            unfinished(&Tracked::made_up("x.rs", &bad)).len(),
-            1,
-            "{bad:?}"
-        );
+    for bad in [format!("// {marker}: later\n"), format!("{}x)\n", UNFINISHED_CODE[2])] {
+        assert_eq!(unfinished(&Tracked::made_up("x.rs", &bad)).len(), 1, "{bad:?}");
     }
     let skipped = format!("{SKIPPED_TEST} = \"slow\"]\n");
     assert_eq!(unfinished(&Tracked::made_up("x.rs", &skipped)).len(), 1);
@@ -223,17 +186,12 @@ fn unfinished(file: &Tracked) -> Vec<String> {
     if !file.ends_with(&[".rs", ".py", ".sh", ".toml", ".yml", ".ci/run"]) {
         return Vec::new();
     }
-    let mark = if file.path.ends_with(".rs") {
-        "//"
-    } else {
-        "#"
-    };
+    let mark = if file.path.ends_with(".rs") { "//" } else { "#" };
     let mut problems = Vec::new();
     for (n, line) in file.lines() {
         let comment = line.find(mark).map_or("", |at| &line[at..]);
-        let marked = comment
-            .split(|c: char| !c.is_alphanumeric())
-            .any(|word| UNFINISHED.contains(&word));
+        let marked =
+            comment.split(|c: char| !c.is_alphanumeric()).any(|word| UNFINISHED.contains(&word));
         let coded = UNFINISHED_CODE.iter().any(|code| line.contains(code));
         if marked || coded || line.contains(SKIPPED_TEST) {
             problems.push(format!("{}:{n}: finish it or leave it out", file.path));
@@ -252,14 +210,8 @@ fn every_module_has_a_name_that_says_something() {
         }
     };
     every_file(vague);
-    assert_eq!(
-        vague(&Tracked::made_up("runtime/src/utils/clock.rs", "")).len(),
-        1
-    );
-    assert_eq!(
-        vague(&Tracked::made_up("runtime/src/types.rs", "")).len(),
-        1
-    );
+    assert_eq!(vague(&Tracked::made_up("runtime/src/utils/clock.rs", "")).len(), 1);
+    assert_eq!(vague(&Tracked::made_up("runtime/src/types.rs", "")).len(), 1);
 }
 
 #[test]
@@ -272,20 +224,13 @@ fn every_rust_file_is_part_of_a_crate() {
         Tracked::made_up("a/src/b.rs", ""),
         Tracked::made_up("a/src/forgotten.rs", ""),
     ];
-    assert_eq!(
-        dead_files(&made_up),
-        ["a/src/forgotten.rs: no `mod forgotten;` names it"]
-    );
+    assert_eq!(dead_files(&made_up), ["a/src/forgotten.rs: no `mod forgotten;` names it"]);
 }
 
 fn dead_files(files: &[Tracked]) -> Vec<String> {
     let crate_of = |path: &str| {
-        let manifests = files
-            .iter()
-            .filter_map(|file| file.path.strip_suffix("Cargo.toml"));
-        manifests
-            .filter(|folder| path.starts_with(folder))
-            .max_by_key(|folder| folder.len())
+        let manifests = files.iter().filter_map(|file| file.path.strip_suffix("Cargo.toml"));
+        manifests.filter(|folder| path.starts_with(folder)).max_by_key(|folder| folder.len())
     };
     let mut problems = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
@@ -297,16 +242,8 @@ fn dead_files(files: &[Tracked]) -> Vec<String> {
             None => continue,
         };
         // Cargo finds these by their place, and trybuild by its list of cases.
-        let by_place = [
-            "/bin/",
-            "/fuzz_targets/",
-            "/compile_fail/",
-            "/compile_pass/",
-        ];
-        let in_tests = file
-            .path
-            .split_once("/tests/")
-            .map_or("/", |(_, inner)| inner);
+        let by_place = ["/bin/", "/fuzz_targets/", "/compile_fail/", "/compile_pass/"];
+        let in_tests = file.path.split_once("/tests/").map_or("/", |(_, inner)| inner);
         if file.path.starts_with("benches/")
             || by_place.iter().any(|place| file.path.contains(place))
             || (!in_tests.contains('/') && !file.path.contains("/src/"))
@@ -318,11 +255,7 @@ fn dead_files(files: &[Tracked]) -> Vec<String> {
         let named = files
             .iter()
             .filter(|other| other.path.ends_with(".rs") && crate_of(&other.path) == home)
-            .any(|other| {
-                other
-                    .lines()
-                    .any(|(_, line)| line.trim().ends_with(&declared))
-            });
+            .any(|other| other.lines().any(|(_, line)| line.trim().ends_with(&declared)));
         if !named {
             problems.push(format!("{}: no `{declared}` names it", file.path));
         }
@@ -340,10 +273,7 @@ fn the_root_is_a_table_of_contents() {
         }
     };
     every_file(strangers);
-    assert_eq!(
-        strangers(&Tracked::made_up("notes/progress.md", "")).len(),
-        1
-    );
+    assert_eq!(strangers(&Tracked::made_up("notes/progress.md", "")).len(), 1);
 }
 
 #[test]

@@ -20,11 +20,7 @@ pub(super) struct Tracked {
 impl Tracked {
     /// A made-up file, on which a check shows that it can fail.
     pub(super) fn made_up(path: &str, text: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            of_unit_tests: false,
-        }
+        Self { path: path.to_owned(), text: text.to_owned(), of_unit_tests: false }
     }
 
     pub(super) fn ends_with(&self, endings: &[&str]) -> bool {
@@ -45,15 +41,9 @@ impl Tracked {
     /// Numbered lines of code: no comments, and nothing below a unit test module.
     pub(super) fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.lines();
-        let tests = self
-            .text
-            .find("#[cfg(test)]\nmod tests {")
-            .unwrap_or(self.text.len());
+        let tests = self.text.find("#[cfg(test)]\nmod tests {").unwrap_or(self.text.len());
         let shipped = self.text[..tests].lines().count();
-        (1..)
-            .zip(lines)
-            .take(shipped)
-            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        (1..).zip(lines).take(shipped).filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
     /// The same with every line, comments included.
@@ -64,10 +54,7 @@ impl Tracked {
 
 /// The root of the repository.
 pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Every file, in the order of paths.
@@ -85,11 +72,7 @@ fn read() -> Vec<Tracked> {
             // Without the files that are deleted, and not yet committed as such.
             let bytes = fs::read(root().join(&path)).ok()?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            Some(Tracked {
-                path,
-                text,
-                of_unit_tests: false,
-            })
+            Some(Tracked { path, text, of_unit_tests: false })
         })
         .collect();
     assert!(files.len() > 50, "only {} files were found", files.len());
@@ -106,11 +89,7 @@ fn unit_test_files(file: &Tracked) -> Vec<String> {
         return Vec::new();
     };
     let (folder, name) = stem.rsplit_once('/').unwrap_or(("", stem));
-    let inside = if ["mod", "lib", "main"].contains(&name) {
-        folder
-    } else {
-        stem
-    };
+    let inside = if ["mod", "lib", "main"].contains(&name) { folder } else { stem };
     let declared = file.text.split("#[cfg(test)]\nmod ").skip(1);
     let names = declared.filter_map(|rest| rest.lines().next()?.strip_suffix(';'));
     names.map(|name| format!("{inside}/{name}.rs")).collect()
@@ -121,20 +100,12 @@ fn listed() -> Option<Vec<String>> {
     // Git refuses to look at a clone made by another user otherwise.
     let listed = Command::new("git")
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
-        .args([
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "--deduplicate",
-        ])
+        .args(["--cached", "--others", "--exclude-standard", "--deduplicate"])
         .current_dir(root())
         .output()
         .ok()?;
     let text = String::from_utf8(listed.stdout).ok()?;
-    listed
-        .status
-        .success()
-        .then(|| text.split_terminator('\0').map(str::to_owned).collect())
+    listed.status.success().then(|| text.split_terminator('\0').map(str::to_owned).collect())
 }
 
 /// For a copy of the sources without git: every file, build results left out.
@@ -142,10 +113,7 @@ fn walked(folder: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_symlink() || ["target", ".git"].contains(&name) {
             continue;
         }

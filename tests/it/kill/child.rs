@@ -55,11 +55,9 @@ impl Marks {
         self.at(&format!("after append {count}"));
         for append in group {
             let detail = append.row.detail.as_deref().unwrap_or_default();
-            for (begins, point) in [
-                ("signal", "waiting"),
-                ("timer", "sleeping"),
-                ("next attempt", "retry wait"),
-            ] {
+            for (begins, point) in
+                [("signal", "waiting"), ("timer", "sleeping"), ("next attempt", "retry wait")]
+            {
                 if detail.starts_with(begins) {
                     self.at(point);
                 }
@@ -118,23 +116,18 @@ impl Agent {
         amount: u32,
     ) -> Result<String> {
         let first = Duration::from_millis(30);
-        let step = step
-            .timeout(Duration::from_secs(5))
-            .retry(Retry::attempts(9).first(first));
+        let step = step.timeout(Duration::from_secs(5)).retry(Retry::attempts(9).first(first));
         let body = async |op: Operation| self.body(name, op.key(), op.attempt());
         match self.policy {
             PolicyKind::Idempotent => step.idempotent().run(&amount, body).await,
             PolicyKind::AtMostOnce => step.at_most_once().run(&amount, body).await,
             PolicyKind::Reconcile => {
                 let step = step.reconcile(async |op: Operation| self.probe(name, op.key()));
-                step.quiet(Duration::from_millis(10))
-                    .run(&amount, body)
-                    .await
+                step.quiet(Duration::from_millis(10)).run(&amount, body).await
             }
             PolicyKind::Read => {
                 let step = step.read();
-                step.run(&amount, async |a| self.body(name, "", a.number()))
-                    .await
+                step.run(&amount, async |a| self.body(name, "", a.number())).await
             }
         }
     }
@@ -145,8 +138,7 @@ impl Agent {
         if self.marks.point == "retry wait" && attempt == 1 {
             return Err(StepError::new("connection reset"));
         }
-        self.ledger
-            .effect(name, key, self.policy == PolicyKind::Idempotent);
+        self.ledger.effect(name, key, self.policy == PolicyKind::Idempotent);
         self.marks.at(&format!("{name} after effect"));
         Ok(key.to_owned())
     }
@@ -169,10 +161,7 @@ fn lives() {
     let [Some(folder), Some(policy), Some(point), Some(resolve)] = told else {
         return;
     };
-    let marks = Arc::new(Marks {
-        point,
-        counts: Mutex::default(),
-    });
+    let marks = Arc::new(Marks { point, counts: Mutex::default() });
     let folder = Path::new(&folder);
     let agent = Agent {
         marks,
@@ -190,11 +179,7 @@ async fn live(agent: Agent, folder: &Path, resolve: bool) -> i32 {
     let home = open(&folder.join("journal.redb"));
     marks.at("open");
     let store = Watched::new(Arc::new(home), marks.clone());
-    let book = Deedbook::on(store)
-        .host(agent.clone())
-        .start()
-        .await
-        .unwrap();
+    let book = Deedbook::on(store).host(agent.clone()).start().await.unwrap();
     book.spawn::<Agent>(THREAD, 42).await.unwrap();
     if resolve {
         say_what_happened(&book, &agent.ledger).await;
@@ -233,8 +218,6 @@ async fn say_what_happened(book: &Deedbook, ledger: &Ledger) {
             _ => Resolution::happened(&name.to_owned()).unwrap(),
         };
         // The other one is not in doubt.
-        let _ = book
-            .resolve(THREAD, step, resolution, "user:a", "looked it up")
-            .await;
+        let _ = book.resolve(THREAD, step, resolution, "user:a", "looked it up").await;
     }
 }

@@ -16,10 +16,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn in_folder(folder: &Path) -> Self {
-        Self {
-            effects: folder.join("effects"),
-            runs: folder.join("runs"),
-        }
+        Self { effects: folder.join("effects"), runs: folder.join("runs") }
     }
 
     /// Notes that a body runs.
@@ -49,8 +46,7 @@ impl Ledger {
     pub(super) fn runs_twice(&self, step: &str) -> Option<String> {
         let mut seen = HashSet::new();
         let runs = lines(&self.runs).into_iter();
-        runs.filter(|l| l.starts_with(step))
-            .find(|l| !seen.insert(l.clone()))
+        runs.filter(|l| l.starts_with(step)).find(|l| !seen.insert(l.clone()))
     }
 }
 
@@ -60,11 +56,7 @@ fn lines(path: &Path) -> Vec<String> {
 }
 
 fn append(path: &Path, line: &str) {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .unwrap();
+    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
     writeln!(file, "{line}").unwrap();
     file.sync_data().unwrap();
 }

@@ -8,17 +8,11 @@ use harness::outside::{Does, Outside};
 
 use super::{Once, Plan, Rig, T, plan};
 
-const EFFECTS: [PolicyKind; 3] = [
-    PolicyKind::Idempotent,
-    PolicyKind::Reconcile,
-    PolicyKind::AtMostOnce,
-];
+const EFFECTS: [PolicyKind; 3] =
+    [PolicyKind::Idempotent, PolicyKind::Reconcile, PolicyKind::AtMostOnce];
 
 async fn cancel(rig: &Rig) {
-    rig.book()
-        .cancel(T, "user:alice", "changed my mind")
-        .await
-        .unwrap();
+    rig.book().cancel(T, "user:alice", "changed my mind").await.unwrap();
     rig.life().settle().await;
 }
 
@@ -33,10 +27,7 @@ async fn s47_b_a_body_that_ends_in_time_has_its_true_outcome() {
         rig.outside.let_go();
         rig.until(Status::Cancelled).await;
         assert_eq!(rig.life().count(T, Kind::StepDone).await, 1);
-        assert_eq!(
-            rig.life().records(T).await.last().unwrap().0.doubts,
-            Some(0)
-        );
+        assert_eq!(rig.life().records(T).await.last().unwrap().0.doubts, Some(0));
         rig.crash(Duration::ZERO).await;
         let error = rig.book().wait::<Once>(T).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
@@ -48,34 +39,22 @@ async fn s47_b_a_body_that_ends_in_time_has_its_true_outcome() {
 async fn s47_b_a_body_that_does_not_end_leaves_a_doubt_and_no_failure() {
     for policy in EFFECTS {
         let mut rig = Rig::new(Outside::that([Does::Hangs])).await;
-        let plan = Plan {
-            timeout: Duration::from_secs(500),
-            ..plan(policy)
-        };
+        let plan = Plan { timeout: Duration::from_secs(500), ..plan(policy) };
         rig.begin(&plan).await;
         cancel(&rig).await;
         rig.life().pass(Duration::from_secs(31)).await;
         let row = rig.until(Status::InDoubt).await;
         assert_eq!(row.open_doubts, 1, "{policy:?}");
         let story = rig.life().story(T).await;
-        assert!(
-            story.contains(&"step.unknown cancelled".to_owned()),
-            "{story:?}"
-        );
-        assert!(
-            !story.iter().any(|s| s.starts_with("step.fail")),
-            "{story:?}"
-        );
+        assert!(story.contains(&"step.unknown cancelled".to_owned()), "{story:?}");
+        assert!(!story.iter().any(|s| s.starts_with("step.fail")), "{story:?}");
         // (d) Nothing runs again, whatever the policy allows.
         rig.crash(Duration::from_secs(1_000)).await;
         rig.life().pass(Duration::from_secs(1_000)).await;
         assert_eq!(rig.outside.attempts(), [1]);
         assert!(rig.outside.asked().is_empty());
         let resolution = Resolution::happened(&1_u32).unwrap();
-        rig.book()
-            .resolve(T, "pay#0", resolution, "user:a", "")
-            .await
-            .unwrap();
+        rig.book().resolve(T, "pay#0", resolution, "user:a", "").await.unwrap();
         rig.until(Status::Cancelled).await;
     }
 }
@@ -96,10 +75,7 @@ async fn s47_b_an_effect_that_nobody_would_look_after_keeps_the_thread_open() {
             assert_eq!(row.open_doubts, 1, "{policy:?}");
             assert_eq!(rig.outside.attempts(), [1]);
             let resolution = Resolution::did_not_happen();
-            rig.book()
-                .resolve(T, "pay#0", resolution, "user:a", "")
-                .await
-                .unwrap();
+            rig.book().resolve(T, "pay#0", resolution, "user:a", "").await.unwrap();
             rig.until(Status::Cancelled).await;
             assert_eq!(rig.outside.attempts(), [1], "nothing begins any more");
         }

@@ -18,9 +18,7 @@ async fn in_doubt() -> Rig {
 }
 
 async fn resolve(rig: &Rig, resolution: Resolution) -> Result<(), deedbook::Error> {
-    let resolved = rig
-        .book()
-        .resolve(T, "pay#0", resolution, "user:alice", "asked the bank");
+    let resolved = rig.book().resolve(T, "pay#0", resolution, "user:alice", "asked the bank");
     let resolved = resolved.await;
     rig.life().settle().await;
     resolved
@@ -31,11 +29,7 @@ async fn s43_time_and_restarts_settle_nothing() {
     let mut rig = in_doubt().await;
     for _ in 0..5 {
         rig.crash(Duration::from_secs(1_000_000)).await;
-        let error = rig
-            .book()
-            .run::<Once>(T, plan(PolicyKind::AtMostOnce))
-            .await
-            .unwrap_err();
+        let error = rig.book().run::<Once>(T, plan(PolicyKind::AtMostOnce)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InDoubt);
         assert!(error.to_string().contains("pay#0"), "{error}");
     }
@@ -45,21 +39,14 @@ async fn s43_time_and_restarts_settle_nothing() {
 #[tokio::test]
 async fn s43_that_it_happened_gives_the_result_that_was_found() {
     let mut rig = in_doubt().await;
-    resolve(&rig, Resolution::happened(&8_u32).unwrap())
-        .await
-        .unwrap();
+    resolve(&rig, Resolution::happened(&8_u32).unwrap()).await.unwrap();
     assert_eq!(rig.result().await, 8);
     let records = rig.life().records(T).await;
-    let (header, record) = records
-        .iter()
-        .find(|(h, _)| h.kind == Kind::StepResolve)
-        .unwrap();
+    let (header, record) = records.iter().find(|(h, _)| h.kind == Kind::StepResolve).unwrap();
     assert_eq!(header.by.as_deref(), Some("user:alice"));
     let note = record.payload(Role::Note).unwrap();
     assert!(note.bytes.ends_with(b"asked the bank"));
-    let again = resolve(&rig, Resolution::did_not_happen())
-        .await
-        .unwrap_err();
+    let again = resolve(&rig, Resolution::did_not_happen()).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Refused, "{again}");
     rig.crash(Duration::ZERO).await;
     assert_eq!(rig.result().await, 8);
@@ -79,15 +66,10 @@ async fn s43_that_it_did_not_happen_runs_the_body_once_under_the_same_key() {
 #[tokio::test]
 async fn that_it_failed_fails_the_step() {
     let rig = in_doubt().await;
-    resolve(&rig, Resolution::failed("the account is closed"))
-        .await
-        .unwrap();
+    resolve(&rig, Resolution::failed("the account is closed")).await.unwrap();
     rig.until(Status::Failed).await;
     let error = rig.book().wait::<Once>(T).await.unwrap_err();
-    assert!(
-        error.to_string().contains("the account is closed"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the account is closed"), "{error}");
     assert_eq!(rig.outside.attempts(), [1]);
 }
 
@@ -95,9 +77,7 @@ async fn that_it_failed_fails_the_step() {
 async fn a_second_word_is_refused_and_so_is_one_about_what_is_not_in_doubt() {
     let rig = in_doubt().await;
     rig.outside.then([Does::Hangs]);
-    let unknown = rig
-        .book()
-        .resolve(T, "pay#1", Resolution::did_not_happen(), "user:a", "");
+    let unknown = rig.book().resolve(T, "pay#1", Resolution::did_not_happen(), "user:a", "");
     assert_eq!(unknown.await.unwrap_err().kind(), ErrorKind::NotFound);
     resolve(&rig, Resolution::did_not_happen()).await.unwrap();
     rig.result().await;
@@ -105,9 +85,7 @@ async fn a_second_word_is_refused_and_so_is_one_about_what_is_not_in_doubt() {
     // An attempt that is under way is nobody's to settle.
     let rig = Rig::new(Outside::that([Does::Waits(3)])).await;
     rig.begin(&plan(PolicyKind::AtMostOnce)).await;
-    let early = resolve(&rig, Resolution::did_not_happen())
-        .await
-        .unwrap_err();
+    let early = resolve(&rig, Resolution::did_not_happen()).await.unwrap_err();
     assert_eq!(early.kind(), ErrorKind::Refused);
     rig.outside.let_go();
     assert_eq!(rig.result().await, 3);
@@ -128,16 +106,11 @@ async fn a_late_result_is_kept_as_evidence_and_settles_nothing() {
         assert_eq!((&late.kind, late.attempt), (&Kind::StepLate, Some(1)));
         assert_eq!(&*record.payload(Role::Result).unwrap().bytes, [5]);
         let status = rig.life().row(T).await.status;
-        assert!(
-            matches!(status, Status::InDoubt | Status::Sleeping),
-            "{status}"
-        );
+        assert!(matches!(status, Status::InDoubt | Status::Sleeping), "{status}");
         // What a probe or a person says counts, whatever came late.
         rig.outside.says([Says::Happened(6)]);
         if policy == PolicyKind::AtMostOnce {
-            resolve(&rig, Resolution::happened(&6_u32).unwrap())
-                .await
-                .unwrap();
+            resolve(&rig, Resolution::happened(&6_u32).unwrap()).await.unwrap();
         }
         assert_eq!(rig.result().await, 6, "{policy:?}");
     }
@@ -148,9 +121,7 @@ async fn a_result_after_the_doubt_is_settled_changes_nothing() {
     let mut rig = Rig::new(Outside::that([Does::Waits(5)])).await;
     rig.begin(&plan(PolicyKind::AtMostOnce)).await;
     rig.life().pass(Duration::from_secs(11)).await;
-    resolve(&rig, Resolution::happened(&6_u32).unwrap())
-        .await
-        .unwrap();
+    resolve(&rig, Resolution::happened(&6_u32).unwrap()).await.unwrap();
     rig.outside.let_go();
     assert_eq!(rig.result().await, 6);
     rig.crash(Duration::ZERO).await;
@@ -183,20 +154,14 @@ async fn a_thread_does_not_end_over_a_step_that_was_dropped_while_it_waited() {
         for abandon in [false, true] {
             let does = [Does::Fails, Does::Returns(9)];
             let mut rig = Rig::new(Outside::that(does)).await;
-            let plan = Plan {
-                drops_after: Some(Duration::from_secs(3)),
-                abandon,
-                ..plan(policy)
-            };
+            let plan = Plan { drops_after: Some(Duration::from_secs(3)), abandon, ..plan(policy) };
             rig.begin(&plan).await;
             rig.life().pass(Duration::from_secs(4)).await;
             rig.crash(Duration::from_secs(1000)).await;
             if !abandon {
                 let row = rig.until(Status::InDoubt).await;
                 assert_eq!(row.open_doubts, 1);
-                resolve(&rig, Resolution::happened(&4_u32).unwrap())
-                    .await
-                    .unwrap();
+                resolve(&rig, Resolution::happened(&4_u32).unwrap()).await.unwrap();
             }
             assert_eq!(rig.result().await, 0);
             let records = rig.life().records(T).await;
@@ -208,20 +173,15 @@ async fn a_thread_does_not_end_over_a_step_that_was_dropped_while_it_waited() {
 
 #[tokio::test]
 async fn a_person_may_be_faster_than_a_probe() {
-    for (resolution, result) in [
-        (Resolution::happened(&5_u32).unwrap(), 5),
-        (Resolution::did_not_happen(), 9),
-    ] {
+    for (resolution, result) in
+        [(Resolution::happened(&5_u32).unwrap(), 5), (Resolution::did_not_happen(), 9)]
+    {
         let mut rig = Rig::new(Outside::that([Does::Hangs, Does::Returns(9)])).await;
         rig.begin(&plan(PolicyKind::AtMostOnce)).await;
         rig.redeclared = Some(PolicyKind::Reconcile);
         rig.outside.says([Says::Hangs]);
         rig.crash(Duration::from_secs(100)).await;
-        assert_eq!(
-            rig.outside.asked().len(),
-            1,
-            "the probe is asked, and hangs"
-        );
+        assert_eq!(rig.outside.asked().len(), 1, "the probe is asked, and hangs");
         resolve(&rig, resolution).await.unwrap();
         rig.life().pass(Duration::from_secs(20)).await;
         assert_eq!(rig.result().await, result);

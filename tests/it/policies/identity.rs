@@ -108,11 +108,7 @@ async fn b04_concurrent_twins_share_one_execution() {
 #[tokio::test]
 async fn s23_b13_one_key_with_other_arguments_is_a_conflict_in_every_state() {
     // Done, running, in doubt.
-    for (does, crashes) in [
-        (Does::Returns(1), false),
-        (Does::Hangs, false),
-        (Does::Hangs, true),
-    ] {
+    for (does, crashes) in [(Does::Returns(1), false), (Does::Hangs, false), (Does::Hangs, true)] {
         let outside = Outside::that([does]);
         let code = Code::new(&outside, |ctx, outside| async move {
             let keyed = ctx.step("pay").key("k1").at_most_once();
@@ -204,10 +200,7 @@ async fn one_name_twice_at_once_is_an_error_that_names_the_cures_and_costs_nothi
     let error = life.book.wait::<Code>("t").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stalled, "{error}");
     let text = error.to_string();
-    assert!(
-        text.contains(".id(") && text.contains("ctx.branch("),
-        "{text}"
-    );
+    assert!(text.contains(".id(") && text.contains("ctx.branch("), "{text}");
     assert!(outside.sent().is_empty());
     // The corrected code goes on with the same thread.
     let right = Code::new(&outside, |ctx, outside| async move {

@@ -64,11 +64,7 @@ impl Once {
         let step = if plan.abandon { step.abandon() } else { step };
         let send = async |op| self.outside.send(op).await;
         match self.redeclared.or(policy).expect("a policy") {
-            PolicyKind::Read => {
-                step.read()
-                    .run(&1, async |a| self.outside.look(a).await)
-                    .await
-            }
+            PolicyKind::Read => step.read().run(&1, async |a| self.outside.look(a).await).await,
             PolicyKind::AtMostOnce => step.at_most_once().run(&1, send).await,
             PolicyKind::Idempotent => match plan.window {
                 Some(window) => step.idempotent().honoured_for(window).run(&1, send).await,
@@ -113,21 +109,13 @@ struct Rig {
 impl Rig {
     async fn new(outside: Outside) -> Self {
         let clock = VirtualClock::new();
-        let mut rig = Self {
-            outside,
-            clock,
-            life: None,
-            redeclared: None,
-        };
+        let mut rig = Self { outside, clock, life: None, redeclared: None };
         rig.life = Some(Life::first(&rig.clock, rig.host()).await);
         rig
     }
 
     fn host(&self) -> impl FnOnce(Builder) -> Builder + use<> {
-        let once = Once {
-            outside: self.outside.clone(),
-            redeclared: self.redeclared,
-        };
+        let once = Once { outside: self.outside.clone(), redeclared: self.redeclared };
         move |builder| builder.host(once)
     }
 

@@ -22,10 +22,7 @@ async fn nothing_is_asked_before_the_last_request_can_no_longer_be_on_its_way() 
         (None, Duration::from_secs(70)),
         (Some(Duration::from_secs(500)), Duration::from_secs(500)),
     ] {
-        let plan = Plan {
-            quiet,
-            ..plan(PolicyKind::Reconcile)
-        };
+        let plan = Plan { quiet, ..plan(PolicyKind::Reconcile) };
         let mut rig = crashed(&plan).await;
         let sent = rig.outside.sent()[0].first_started_at;
         rig.outside.says([Says::DidNotHappen]);
@@ -34,8 +31,7 @@ async fn nothing_is_asked_before_the_last_request_can_no_longer_be_on_its_way() 
         let row = rig.life().row(T).await;
         assert_eq!(row.status, Status::Sleeping);
         assert_eq!(row.wake_at, Some(sent.after(expected)));
-        rig.clock
-            .advance(expected - Duration::from_secs(6) - Duration::from_nanos(1));
+        rig.clock.advance(expected - Duration::from_secs(6) - Duration::from_nanos(1));
         rig.life().settle().await;
         assert!(rig.outside.asked().is_empty(), "asked too early");
         // Found due at the next look, not later.
@@ -73,14 +69,8 @@ async fn a_probe_that_cannot_tell_is_asked_again_and_its_failure_kept() {
         assert_eq!(rig.outside.asked().len(), 3);
         assert_eq!(rig.outside.attempts(), [1]);
         let records = rig.life().records(T).await;
-        let said: Vec<_> = records
-            .iter()
-            .filter(|(h, _)| h.kind == Kind::StepResolve)
-            .collect();
-        let verdicts: Vec<_> = said
-            .iter()
-            .filter_map(|(h, _)| h.verdict.as_deref())
-            .collect();
+        let said: Vec<_> = records.iter().filter(|(h, _)| h.kind == Kind::StepResolve).collect();
+        let verdicts: Vec<_> = said.iter().filter_map(|(h, _)| h.verdict.as_deref()).collect();
         assert_eq!(verdicts, ["inconclusive", "inconclusive", "happened"]);
         assert!(said.iter().all(|(h, _)| h.by.as_deref() == Some("probe")));
         let shown =
@@ -151,9 +141,7 @@ async fn of_changed_declarations_only_at_most_once_to_reconcile_applies() {
         if row.status == Status::InDoubt {
             let resolution = deedbook::Resolution::happened(&5_u32).unwrap();
             let book = rig.book();
-            book.resolve(T, "pay#0", resolution, "user:a", "")
-                .await
-                .unwrap();
+            book.resolve(T, "pay#0", resolution, "user:a", "").await.unwrap();
             assert_eq!(rig.result().await, 5);
         }
     }

@@ -9,10 +9,7 @@ use harness::outside::{Does, Outside, Says};
 use super::{Once, Plan, Rig, T, plan};
 
 fn attempts(policy: PolicyKind, attempts: u32) -> Plan {
-    Plan {
-        attempts,
-        ..plan(policy)
-    }
+    Plan { attempts, ..plan(policy) }
 }
 
 #[tokio::test]
@@ -122,9 +119,7 @@ async fn a_step_that_kills_its_process_three_times_is_poison() {
         // A person's word takes it up again.
         let resolution = deedbook::Resolution::did_not_happen();
         let book = rig.book();
-        book.resolve(T, "pay#0", resolution, "user:a", "looked")
-            .await
-            .unwrap();
+        book.resolve(T, "pay#0", resolution, "user:a", "looked").await.unwrap();
         rig.life().settle().await;
         assert_eq!(rig.outside.attempts(), [1, 2, 3, 4]);
         assert_eq!(rig.outside.keys(), 1);

@@ -18,10 +18,7 @@ fn login(outside: &Outside, token: String) -> Code {
     Code::new(outside, move |ctx: Context, outside| {
         let token = token.clone();
         async move {
-            let login = Login {
-                user: "ada",
-                token: Secret::new(token),
-            };
+            let login = Login { user: "ada", token: Secret::new(token) };
             let step = ctx.step("login").by_arguments().idempotent();
             let failed: Result<u32> = step
                 .run(&login, async |op| {
@@ -52,21 +49,14 @@ async fn s75_b18_a_secret_is_in_no_file_no_error_and_no_trace() {
     let code = login(&outside, CANARY.to_owned());
     let book = Deedbook::create(&path).host(code).start().await.unwrap();
     book.spawn::<Code>("t", ()).await.unwrap();
-    while book
-        .decide("t", "go on#0", true, "user:a", "")
-        .await
-        .is_err()
-    {
+    while book.decide("t", "go on#0", true, "user:a", "").await.is_err() {
         tokio::task::yield_now().await;
     }
     book.wait::<Code>("t").await.unwrap();
     book.shutdown().await.unwrap();
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        assert!(
-            find(&bytes, b"[secret]"),
-            "the step was not recorded at all"
-        );
+        assert!(find(&bytes, b"[secret]"), "the step was not recorded at all");
         assert!(!find(&bytes, CANARY.as_bytes()), "the secret is in a file");
     }
     let heard = heard.0.lock().unwrap().clone();

@@ -7,12 +7,8 @@ use harness::outside::{Does, Outside, Says};
 
 use super::{Rig, T, plan};
 
-const ALL: [PolicyKind; 4] = [
-    PolicyKind::Read,
-    PolicyKind::Idempotent,
-    PolicyKind::Reconcile,
-    PolicyKind::AtMostOnce,
-];
+const ALL: [PolicyKind; 4] =
+    [PolicyKind::Read, PolicyKind::Idempotent, PolicyKind::Reconcile, PolicyKind::AtMostOnce];
 
 /// What a policy makes of an end that may have had its effect.
 async fn ambiguous(first: Does, word: &str, crashes: bool) {
@@ -130,10 +126,7 @@ async fn a_terminal_failure_fails_the_step_under_every_policy() {
         rig.crash(Duration::ZERO).await;
         let error = rig.book().wait::<super::Once>(T).await.unwrap_err();
         assert_eq!(error.failure().unwrap().code, "closed");
-        assert!(
-            error.to_string().contains("pay#0: account closed"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("pay#0: account closed"), "{error}");
         assert_eq!(rig.outside.attempts(), [1], "{policy:?}");
     }
 }

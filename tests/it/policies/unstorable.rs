@@ -190,15 +190,9 @@ async fn s38_a_panic_stays_with_its_step_and_its_thread() {
     assert_eq!(life.row("t").await.status, Status::InDoubt);
     assert_eq!(outside.sent().len(), 2);
     let records = life.records("t").await;
-    let (_, record) = records
-        .iter()
-        .find(|(h, _)| h.kind == Kind::StepUnknown)
-        .unwrap();
+    let (_, record) = records.iter().find(|(h, _)| h.kind == Kind::StepUnknown).unwrap();
     let shown = String::from_utf8_lossy(&record.payload(Role::Error).unwrap().bytes).into_owned();
-    assert!(
-        shown.contains("the body panicked: the body broke"),
-        "{shown}"
-    );
+    assert!(shown.contains("the body panicked: the body broke"), "{shown}");
 }
 
 #[tokio::test]

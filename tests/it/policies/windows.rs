@@ -10,10 +10,7 @@ use super::{Plan, Rig, plan};
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn honoured_for(window: Duration) -> Plan {
-    Plan {
-        window: Some(window),
-        ..plan(PolicyKind::Idempotent)
-    }
+    Plan { window: Some(window), ..plan(PolicyKind::Idempotent) }
 }
 
 async fn crashed(window: Duration, later: Duration) -> Rig {
@@ -71,18 +68,12 @@ async fn without_a_window_the_key_is_honoured_for_ever() {
 async fn every_attempt_is_held_against_the_first_one() {
     // Sent at 0, then about 5, 15 and 35 s later; the one after that would be too late.
     let rig = Rig::new(Outside::that(vec![Does::Fails; 10])).await;
-    let plan = Plan {
-        attempts: 10,
-        ..honoured_for(Duration::from_secs(60))
-    };
+    let plan = Plan { attempts: 10, ..honoured_for(Duration::from_secs(60)) };
     rig.begin(&plan).await;
     rig.until(Status::InDoubt).await;
     assert_eq!(rig.outside.attempts(), [1, 2, 3, 4]);
     let sent = rig.outside.sent();
-    assert!(
-        sent.iter()
-            .all(|s| s.first_started_at == sent[0].first_started_at)
-    );
+    assert!(sent.iter().all(|s| s.first_started_at == sent[0].first_started_at));
 }
 
 #[tokio::test]

@@ -68,9 +68,7 @@ async fn s10_omitted_null_and_default_are_three_calls() {
 
 #[tokio::test]
 async fn s14_nul_and_text_that_looks_like_it() {
-    let texts = [
-        "\0", "\\u0000", "\\0", "", "a\0b", "\u{202e}", "e\u{301}", "é",
-    ];
+    let texts = ["\0", "\\u0000", "\\0", "", "a\0b", "\u{202e}", "e\u{301}", "é"];
     round_trip(texts.map(str::to_owned).to_vec()).await;
     // Thread ids of any characters are themselves.
     let code = Code::new(&Outside::default(), |ctx: Context, _| async move {
@@ -117,25 +115,14 @@ mod bytes {
 
 #[tokio::test]
 async fn s60_s62_s63_b16_values_come_back_as_they_were() {
-    round_trip(vec![
-        Raw(vec![0, 1, 255]),
-        Raw(b"abc".to_vec()),
-        Raw(vec![]),
-    ])
-    .await;
+    round_trip(vec![Raw(vec![0, 1, 255]), Raw(b"abc".to_vec()), Raw(vec![])]).await;
     round_trip(vec![BTreeMap::from([(1, 'a'), (2, 'b')])]).await;
     round_trip(vec![BTreeMap::from([(false, ()), (true, ())])]).await;
     round_trip(vec![
         Shape::Unit,
         Shape::Tuple(-1, u64::MAX),
-        Shape::Named {
-            wide: i128::MIN,
-            text: None,
-        },
-        Shape::Named {
-            wide: i128::MAX,
-            text: Some("🙂".to_owned()),
-        },
+        Shape::Named { wide: i128::MIN, text: None },
+        Shape::Named { wide: i128::MAX, text: Some("🙂".to_owned()) },
     ])
     .await;
     round_trip(vec![0.0, -0.0, 1e300, f64::MIN_POSITIVE]).await;
@@ -149,19 +136,13 @@ async fn s64_a_result_that_the_code_cannot_read_stops_the_thread_untouched() {
         let step = ctx.step("order").idempotent();
         step.run(&1, async |op| outside.send(op).await).await?;
         ctx.signal::<u32>("go").await?;
-        ctx.step("next")
-            .idempotent()
-            .run(&1, async |op| outside.send(op).await)
-            .await?;
+        ctx.step("next").idempotent().run(&1, async |op| outside.send(op).await).await?;
         Ok(vec![])
     });
     let renamed = Code::new(&outside, |ctx: Context, outside| async move {
         let step = ctx.step("order").idempotent();
         let _: Shape = step.run(&1, async |_| Ok(Shape::Unit)).await?;
-        ctx.step("next")
-            .idempotent()
-            .run(&1, async |op| outside.send(op).await)
-            .await?;
+        ctx.step("next").idempotent().run(&1, async |op| outside.send(op).await).await?;
         Ok(vec![])
     });
     let life = begun(&typed).await;

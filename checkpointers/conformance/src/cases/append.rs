@@ -25,16 +25,9 @@ pub(super) async fn is_conditional_on_the_position(subject: &dyn Subject) -> Sai
     equal("the error", &error, &StoreError::Moved { next: 3 })?;
     let mut ahead = pen.clone();
     ahead.next += 1;
-    let error = bad(
-        "appending beyond the end",
-        put(&*made.home, ahead.write(1, b"\x04")).await,
-    )?;
+    let error = bad("appending beyond the end", put(&*made.home, ahead.write(1, b"\x04")).await)?;
     equal("the error", &error, &StoreError::Moved { next: 3 })?;
-    equal(
-        "the records",
-        &read_all(&made.home, &pen.thread, 1 << 20).await?.len(),
-        &3,
-    )
+    equal("the records", &read_all(&made.home, &pen.thread, 1 << 20).await?.len(), &3)
 }
 
 pub(super) async fn is_conditional_on_the_epoch(subject: &dyn Subject) -> Said {
@@ -43,16 +36,12 @@ pub(super) async fn is_conditional_on_the_epoch(subject: &dyn Subject) -> Said {
     for epoch in [0, pen.epoch.0 + 1, u64::MAX / 4] {
         let mut other = pen.clone();
         other.epoch = Epoch(epoch);
-        let error = bad(
-            "appending under another epoch",
-            put(&*made.home, other.write(1, b"\x02")).await,
-        )?;
+        let error =
+            bad("appending under another epoch", put(&*made.home, other.write(1, b"\x02")).await)?;
         equal("the error", &error, &StoreError::Fenced { held: pen.epoch })?;
         // A row alone is fenced like records are.
-        let error = bad(
-            "a row under another epoch",
-            put(&*made.home, other.clone().write(0, b"")).await,
-        )?;
+        let error =
+            bad("a row under another epoch", put(&*made.home, other.clone().write(0, b"")).await)?;
         equal("the error", &error, &StoreError::Fenced { held: pen.epoch })?;
     }
     Ok(())
@@ -63,10 +52,8 @@ pub(super) async fn of_an_unknown_thread_is_refused(subject: &dyn Subject) -> Sa
     let mut pen = written(&*made.home, "t", 1).await?;
     pen.thread = thread("another")?;
     (pen.next, pen.head) = (0, Default::default());
-    let error = bad(
-        "appending to an unknown thread",
-        put(&*made.home, pen.write(1, b"\x01")).await,
-    )?;
+    let error =
+        bad("appending to an unknown thread", put(&*made.home, pen.write(1, b"\x01")).await)?;
     equal("the error", &error, &StoreError::NoSuchThread)
 }
 
@@ -81,15 +68,8 @@ pub(super) async fn stores_an_element_whole_or_not_at_all(subject: &dyn Subject)
     }
     let error = bad("appending a broken element", put(&*made.home, whole).await)?;
     holds("refused", matches!(error, StoreError::Refused { .. }))?;
-    equal(
-        "the records",
-        &read_all(&made.home, &pen.thread, 1 << 20).await?.len(),
-        &1,
-    )?;
-    let page = good(
-        "listing",
-        made.home.list(&Default::default(), None, 9).await,
-    )?;
+    equal("the records", &read_all(&made.home, &pen.thread, 1 << 20).await?.len(), &1)?;
+    let page = good("listing", made.home.list(&Default::default(), None, 9).await)?;
     let statuses: Vec<_> = page.items.iter().map(|t| t.row.status).collect();
     equal("the status", &statuses, &vec![Status::Running])
 }
@@ -117,42 +97,18 @@ pub(super) async fn answers_each_element_of_a_group(subject: &dyn Subject) -> Sa
     ];
     // The second `two` element comes after the refused one: its tail is still at 1.
     equal("the results", &results, &expected)?;
-    equal(
-        "records of one",
-        &read_all(&made.home, &one.thread, 1 << 20).await?.len(),
-        &3,
-    )?;
-    equal(
-        "records of two",
-        &read_all(&made.home, &two.thread, 1 << 20).await?.len(),
-        &2,
-    )?;
+    equal("records of one", &read_all(&made.home, &one.thread, 1 << 20).await?.len(), &3)?;
+    equal("records of two", &read_all(&made.home, &two.thread, 1 << 20).await?.len(), &2)?;
     let none: Vec<Append> = Vec::new();
-    equal(
-        "results of an empty group",
-        &made.home.append(none).await.len(),
-        &0,
-    )
+    equal("results of an empty group", &made.home.append(none).await.len(), &0)
 }
 
 pub(super) async fn chains_elements_of_one_group(subject: &dyn Subject) -> Said {
     let made = subject.make().await;
     let mut pen = written(&*made.home, "t", 1).await?;
-    let group = vec![
-        pen.write(1, b"\x02"),
-        pen.write(2, b"\x03"),
-        pen.write(1, b"\x04"),
-    ];
-    equal(
-        "the results",
-        &made.home.append(group).await,
-        &vec![Ok(2), Ok(4), Ok(5)],
-    )?;
-    equal(
-        "the records",
-        &read_all(&made.home, &pen.thread, 1 << 20).await?.len(),
-        &5,
-    )
+    let group = vec![pen.write(1, b"\x02"), pen.write(2, b"\x03"), pen.write(1, b"\x04")];
+    equal("the results", &made.home.append(group).await, &vec![Ok(2), Ok(4), Ok(5)])?;
+    equal("the records", &read_all(&made.home, &pen.thread, 1 << 20).await?.len(), &5)
 }
 
 pub(super) async fn refuses_what_breaks_the_chain(subject: &dyn Subject) -> Said {
@@ -194,11 +150,7 @@ pub(super) async fn refuses_what_breaks_the_chain(subject: &dyn Subject) -> Said
             return fail(format!("{what}: {error}"));
         }
     }
-    equal(
-        "the next position",
-        &good("appending", put(&*made.home, good_one()).await)?,
-        &2,
-    )
+    equal("the next position", &good("appending", put(&*made.home, good_one()).await)?, &2)
 }
 
 pub(super) async fn without_records_replaces_the_row(subject: &dyn Subject) -> Said {
@@ -208,20 +160,9 @@ pub(super) async fn without_records_replaces_the_row(subject: &dyn Subject) -> S
     pen.row.detail = Some("for a nod".into());
     pen.row.wake_at = Some(StoreTime(u64::MAX));
     pen.row.open_doubts = 3;
-    equal(
-        "the next position",
-        &good("a row", put(&*made.home, pen.write(0, b"")).await)?,
-        &1,
-    )?;
-    let page = good(
-        "listing",
-        made.home.list(&Default::default(), None, 9).await,
-    )?;
-    let rows: Vec<_> = page
-        .items
-        .into_iter()
-        .map(|t| (t.next, t.head, t.row))
-        .collect();
+    equal("the next position", &good("a row", put(&*made.home, pen.write(0, b"")).await)?, &1)?;
+    let page = good("listing", made.home.list(&Default::default(), None, 9).await)?;
+    let rows: Vec<_> = page.items.into_iter().map(|t| (t.next, t.head, t.row)).collect();
     equal("the row", &rows, &vec![(1, pen.head, pen.row.clone())])?;
     let log = good("the log", made.home.log(0, 9).await)?;
     equal("leaves", &log.items.len(), &1)?;
@@ -263,9 +204,5 @@ pub(super) async fn of_one_position_by_many_succeeds_once(subject: &dyn Subject)
     let refused = results.iter().filter(|r| **r == moved).count();
     equal("stored and moved", &(stored, refused), &(1, 7))?;
     good("a message", made.home.post(&pen.thread, message(1)).await).map(drop)?;
-    equal(
-        "the records",
-        &read_all(&made.home, &pen.thread, 1 << 20).await?.len(),
-        &2,
-    )
+    equal("the records", &read_all(&made.home, &pen.thread, 1 << 20).await?.len(), &2)
 }

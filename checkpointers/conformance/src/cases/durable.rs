@@ -26,25 +26,15 @@ pub(super) async fn after_reopening(subject: &dyn Subject) -> Said {
     for round in 0..4_u64 {
         for k in 0..5 {
             let mut pen = claim(&*made.home, &format!("t{round}.{k}")).await?;
-            pen.row = row(if k == 0 {
-                Status::Done
-            } else {
-                Status::Waiting
-            });
+            pen.row = row(if k == 0 { Status::Done } else { Status::Waiting });
             pen.row.detail = Some(format!("round {round}").into());
-            good(
-                "appending",
-                put(&*made.home, pen.write(k + 1, &[k as u8])).await,
-            )?;
+            good("appending", put(&*made.home, pen.write(k + 1, &[k as u8])).await)?;
             good("appending", put(&*made.home, pen.write(k, b"\x01")).await)?;
             pens.push(pen);
         }
         let info = |home| async move {
             let found = good("listing", deedbook_list(home).await)?;
-            let shown: Vec<_> = found
-                .into_iter()
-                .map(|t| (t.id, t.next, t.head, t.row))
-                .collect();
+            let shown: Vec<_> = found.into_iter().map(|t| (t.id, t.next, t.head, t.row)).collect();
             Said::Ok(shown)
         };
         let before = info(made.home.clone()).await?;
@@ -53,11 +43,7 @@ pub(super) async fn after_reopening(subject: &dyn Subject) -> Said {
         made = again(subject, made).await?;
         equal("the identity", made.home.identity(), &identity)?;
         equal("the threads", &info(made.home.clone()).await?, &before)?;
-        equal(
-            "the log",
-            &good("the log", made.home.log(0, 1000).await)?.items,
-            &log,
-        )?;
+        equal("the log", &good("the log", made.home.log(0, 1000).await)?.items, &log)?;
         for pen in &pens {
             let records = read_all(&made.home, &pen.thread, 700).await?;
             equal("the records", &(records.len() as u64), &pen.next)?;
@@ -91,10 +77,7 @@ pub(super) async fn message_ids_after_reopening(subject: &dyn Subject) -> Said {
     }
     // What has something to do is found again.
     let workflows = vec![crate::desk::WORKFLOW.into()];
-    let due = made
-        .home
-        .claim(Claim::Due { workflows, max: 9 }, "worker", LONG)
-        .await;
+    let due = made.home.claim(Claim::Due { workflows, max: 9 }, "worker", LONG).await;
     equal("what is due", &good("claiming", due)?.len(), &1)
 }
 
@@ -102,30 +85,14 @@ pub(super) async fn fences_after_reopening(subject: &dyn Subject) -> Said {
     let made = subject.make().await;
     let mut zombie = written(&*made.home, "t", 1).await?;
     release(&*made.home, &zombie).await?;
-    let lease = good(
-        "claiming",
-        claim_for(&*made.home, "t", "second", LONG).await,
-    )?;
+    let lease = good("claiming", claim_for(&*made.home, "t", "second", LONG).await)?;
     let mut pen = crate::desk::Pen::of(&*made.home, &lease);
     good("appending", put(&*made.home, pen.write(1, b"\x02")).await)?;
     let made = again(subject, made).await?;
-    let error = bad(
-        "a zombie's append",
-        put(&*made.home, zombie.write(1, b"\x02")).await,
-    )?;
-    equal(
-        "the error",
-        &error,
-        &StoreError::Fenced { held: lease.epoch },
-    )?;
+    let error = bad("a zombie's append", put(&*made.home, zombie.write(1, b"\x02")).await)?;
+    equal("the error", &error, &StoreError::Fenced { held: lease.epoch })?;
     // Whether or not leases outlive a crash, the epoch goes up.
-    made.home
-        .renew(
-            &[(pen.thread.clone(), pen.epoch)],
-            std::time::Duration::ZERO,
-        )
-        .await
-        .ok();
+    made.home.renew(&[(pen.thread.clone(), pen.epoch)], std::time::Duration::ZERO).await.ok();
     let next = good("claiming", claim_for(&*made.home, "t", "third", LONG).await)?;
     holds("a higher epoch", next.epoch > lease.epoch)
 }
@@ -147,19 +114,13 @@ pub(super) async fn clock_never_goes_back(subject: &dyn Subject) -> Said {
     };
     let base = tick(&*made.home).await?.0 + 1_000_000;
     set_wall(base);
-    holds(
-        "following the wall clock",
-        tick(&*made.home).await?.0 >= base,
-    )?;
+    holds("following the wall clock", tick(&*made.home).await?.0 >= base)?;
     set_wall(base - 500_000);
     tick(&*made.home).await?;
     set_wall(0);
     tick(&*made.home).await?;
     set_wall(base + 1_000_000_000);
-    holds(
-        "following again",
-        tick(&*made.home).await?.0 >= base + 1_000_000_000,
-    )
+    holds("following again", tick(&*made.home).await?.0 >= base + 1_000_000_000)
 }
 
 pub(super) async fn clock_is_not_behind_the_records(subject: &dyn Subject) -> Said {
@@ -170,15 +131,9 @@ pub(super) async fn clock_is_not_behind_the_records(subject: &dyn Subject) -> Sa
     let mut append = pen.clone().write(0, b"");
     append.records = vec![pen.record(ahead, b"\x02")];
     good("appending", put(&*made.home, append).await)?;
-    holds(
-        "a clock not behind",
-        good("the clock", made.home.now().await)? >= ahead,
-    )?;
+    holds("a clock not behind", good("the clock", made.home.now().await)? >= ahead)?;
     let made = again(subject, made).await?;
-    holds(
-        "a clock not behind",
-        good("the clock", made.home.now().await)? >= ahead,
-    )?;
+    holds("a clock not behind", good("the clock", made.home.now().await)? >= ahead)?;
     pen.next = 1;
     Ok(())
 }
@@ -206,42 +161,14 @@ pub(super) async fn nothing_after_close(subject: &dyn Subject) -> Said {
     good("closing", made.home.close().await)?;
     let home = &*made.home;
     let closed = StoreError::Closed;
-    equal(
-        "append",
-        &bad("append", put(home, pen.write(1, b"\x01")).await)?,
-        &closed,
-    )?;
-    equal(
-        "read",
-        &bad("read", home.read(&pen.thread, 0, 9).await)?,
-        &closed,
-    )?;
-    equal(
-        "post",
-        &bad("post", home.post(&pen.thread, message(1)).await)?,
-        &closed,
-    )?;
-    equal(
-        "inbox",
-        &bad("inbox", home.inbox(&pen.thread).await)?,
-        &closed,
-    )?;
-    equal(
-        "claim",
-        &bad("claim", claim_for(home, "u", "x", LONG).await)?,
-        &closed,
-    )?;
+    equal("append", &bad("append", put(home, pen.write(1, b"\x01")).await)?, &closed)?;
+    equal("read", &bad("read", home.read(&pen.thread, 0, 9).await)?, &closed)?;
+    equal("post", &bad("post", home.post(&pen.thread, message(1)).await)?, &closed)?;
+    equal("inbox", &bad("inbox", home.inbox(&pen.thread).await)?, &closed)?;
+    equal("claim", &bad("claim", claim_for(home, "u", "x", LONG).await)?, &closed)?;
     let lease = [(pen.thread.clone(), pen.epoch)];
-    equal(
-        "renew",
-        &bad("renew", home.renew(&lease, LONG).await)?,
-        &closed,
-    )?;
-    equal(
-        "list",
-        &bad("list", home.list(&Filter::default(), None, 9).await)?,
-        &closed,
-    )?;
+    equal("renew", &bad("renew", home.renew(&lease, LONG).await)?, &closed)?;
+    equal("list", &bad("list", home.list(&Filter::default(), None, 9).await)?, &closed)?;
     equal("log", &bad("log", home.log(0, 9).await)?, &closed)?;
     equal("now", &bad("now", home.now().await)?, &closed)?;
     equal("close", &bad("close", home.close().await)?, &closed)?;

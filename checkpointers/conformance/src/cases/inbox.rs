@@ -26,10 +26,7 @@ pub(super) async fn takes_each_id_once(subject: &dyn Subject) -> Said {
     let at_once = (0..8).map(|_| home.post(&pen.thread, message(2)));
     let answers = futures::future::join_all(at_once).await;
     let stored = answers.iter().filter(|a| **a == Ok(Posted::Stored)).count();
-    let there = answers
-        .iter()
-        .filter(|a| **a == Ok(Posted::AlreadyThere))
-        .count();
+    let there = answers.iter().filter(|a| **a == Ok(Posted::AlreadyThere)).count();
     equal("stored and there already", &(stored, there), &(1, 7))
 }
 
@@ -48,11 +45,7 @@ pub(super) async fn takes_each_id_once_after_consumption(subject: &dyn Subject) 
     pen.row = row(Status::Done);
     good("ending", put(&*made.home, pen.write(1, b"\x02")).await)?;
     posts(&*made.home, &pen.thread, message(1), Posted::AlreadyThere).await?;
-    equal(
-        "the inbox",
-        &good("the inbox", made.home.inbox(&pen.thread).await)?,
-        &Vec::new(),
-    )
+    equal("the inbox", &good("the inbox", made.home.inbox(&pen.thread).await)?, &Vec::new())
 }
 
 pub(super) async fn refuses_unknown_and_ended_threads(subject: &dyn Subject) -> Said {
@@ -67,11 +60,7 @@ pub(super) async fn refuses_unknown_and_ended_threads(subject: &dyn Subject) -> 
         pen.row = row(status);
         good("appending", put(&*made.home, pen.write(1, b"\x01")).await)?;
         let id = 10 + status.as_byte();
-        let expected = if status.is_ended() {
-            Posted::ThreadEnded
-        } else {
-            Posted::Stored
-        };
+        let expected = if status.is_ended() { Posted::ThreadEnded } else { Posted::Stored };
         posts(&*made.home, &pen.thread, message(id), expected).await?;
     }
     Ok(())
@@ -88,11 +77,7 @@ pub(super) async fn keeps_order_and_content(subject: &dyn Subject) -> Said {
         posts(&*made.home, &pen.thread, one.clone(), Posted::Stored).await?;
         sent.push(one);
     }
-    equal(
-        "the inbox",
-        &good("the inbox", made.home.inbox(&pen.thread).await)?,
-        &sent,
-    )
+    equal("the inbox", &good("the inbox", made.home.inbox(&pen.thread).await)?, &sent)
 }
 
 pub(super) async fn is_consumed_with_the_records(subject: &dyn Subject) -> Said {
@@ -116,10 +101,7 @@ pub(super) async fn consumption_is_all_or_nothing(subject: &dyn Subject) -> Said
     for consumes in [[1, 2], [1, 1]] {
         let mut append = pen.clone().write(1, b"\x02");
         append.consumes = consumes.map(|k| message(k).id).to_vec();
-        let error = bad(
-            "consuming what is not there",
-            put(&*made.home, append).await,
-        )?;
+        let error = bad("consuming what is not there", put(&*made.home, append).await)?;
         equal("the error", &error, &StoreError::Moved { next: 1 })?;
     }
     let inbox = good("the inbox", made.home.inbox(&pen.thread).await)?;

@@ -28,10 +28,7 @@ async fn ids(home: &dyn Checkpointer, filter: &Filter, page: usize) -> Said<Vec<
 }
 
 fn statuses(statuses: &[Status]) -> Filter {
-    Filter {
-        statuses: statuses.to_vec(),
-        ..Filter::default()
-    }
+    Filter { statuses: statuses.to_vec(), ..Filter::default() }
 }
 
 pub(super) async fn filter(subject: &dyn Subject) -> Said {
@@ -55,16 +52,8 @@ pub(super) async fn filter(subject: &dyn Subject) -> Said {
     let all: Vec<u64> = (0..9).collect();
     expect("everything", Filter::default(), &all).await?;
     expect("running", statuses(&[Status::Running]), &[0]).await?;
-    expect(
-        "done or asleep",
-        statuses(&[Status::Done, Status::Sleeping]),
-        &[3, 4],
-    )
-    .await?;
-    let mut by = Filter {
-        workflow: Some("refund".into()),
-        ..Filter::default()
-    };
+    expect("done or asleep", statuses(&[Status::Done, Status::Sleeping]), &[3, 4]).await?;
+    let mut by = Filter { workflow: Some("refund".into()), ..Filter::default() };
     expect("refunds", by.clone(), &[0, 1, 2, 3]).await?;
     by.doubts_only = true;
     expect("refunds in doubt", by.clone(), &[2]).await?;
@@ -76,10 +65,7 @@ pub(super) async fn filter(subject: &dyn Subject) -> Said {
         ..Filter::default()
     };
     expect("by time", times, &[3, 4]).await?;
-    let prefix = |p: &str| Filter {
-        prefix: Some(p.into()),
-        ..Filter::default()
-    };
+    let prefix = |p: &str| Filter { prefix: Some(p.into()), ..Filter::default() };
     expect("by prefix", prefix("order/"), &all).await?;
     expect("by whole id", prefix("order/7"), &[7]).await?;
     expect("by another prefix", prefix("orders"), &[]).await?;
@@ -94,22 +80,14 @@ pub(super) async fn page_in_byte_order(subject: &dyn Subject) -> Said {
         // Neither made in order nor of one length; some ended.
         let id = format!("{}-{}", "x".repeat((k as usize * 7) % 5), (k * 37) % 57);
         let mut pen = claim(home, &id).await?;
-        pen.row = row(if k % 3 == 0 {
-            Status::Done
-        } else {
-            Status::Waiting
-        });
+        pen.row = row(if k % 3 == 0 { Status::Done } else { Status::Waiting });
         good("appending", put(home, pen.write(1, b"\x01")).await)?;
         release(home, &pen).await?;
         expected.push(id);
     }
     expected.sort_unstable();
     for page in [1, 2, 7, 56, 57, 58, 1000] {
-        equal(
-            "the ids",
-            &ids(home, &Filter::default(), page).await?,
-            &expected,
-        )?;
+        equal("the ids", &ids(home, &Filter::default(), page).await?, &expected)?;
     }
     let ended = ids(home, &statuses(&[Status::Done]), 5).await?;
     equal("ended ones", &ended.len(), &19)
@@ -119,21 +97,10 @@ pub(super) async fn hide_reserved_threads(subject: &dyn Subject) -> Said {
     let made = subject.make().await;
     written(&*made.home, "deedbook:system", 1).await?;
     written(&*made.home, "mine", 1).await?;
-    equal(
-        "shown",
-        &ids(&*made.home, &Filter::default(), 9).await?,
-        &vec!["mine".to_owned()],
-    )?;
-    let reserved = Filter {
-        reserved: true,
-        ..Filter::default()
-    };
+    equal("shown", &ids(&*made.home, &Filter::default(), 9).await?, &vec!["mine".to_owned()])?;
+    let reserved = Filter { reserved: true, ..Filter::default() };
     let all = vec!["deedbook:system".to_owned(), "mine".to_owned()];
-    equal(
-        "shown when asked for",
-        &ids(&*made.home, &reserved, 9).await?,
-        &all,
-    )
+    equal("shown when asked for", &ids(&*made.home, &reserved, 9).await?, &all)
 }
 
 pub(super) async fn show_inbox_and_holder(subject: &dyn Subject) -> Said {
@@ -147,17 +114,10 @@ pub(super) async fn show_inbox_and_holder(subject: &dyn Subject) -> Said {
         .iter()
         .map(|t| (t.next, t.head, t.epoch, t.inbox, t.holder.as_deref()))
         .collect();
-    equal(
-        "the thread",
-        &shown,
-        &vec![(3, pen.head, pen.epoch, 2, Some("first"))],
-    )?;
+    equal("the thread", &shown, &vec![(3, pen.head, pen.epoch, 2, Some("first"))])?;
     release(&*made.home, &pen).await?;
     let page = good("listing", made.home.list(&Filter::default(), None, 9).await)?;
-    holds(
-        "nobody holds it",
-        page.items.iter().all(|t| t.holder.is_none()),
-    )
+    holds("nobody holds it", page.items.iter().all(|t| t.holder.is_none()))
 }
 
 pub(super) async fn take_any_thread_id(subject: &dyn Subject) -> Said {
@@ -194,19 +154,11 @@ pub(super) async fn take_any_thread_id(subject: &dyn Subject) -> Said {
     for (k, id) in (1..).zip(odd) {
         let id = thread(id)?;
         let records = read_all(&made.home, &id, 300).await?;
-        equal(
-            "the records of this thread alone",
-            &(records.len() as u64),
-            &k,
-        )?;
+        equal("the records of this thread alone", &(records.len() as u64), &k)?;
         posts(&*made.home, &id, message(1), Posted::Stored).await?;
         let inbox = good("the inbox", made.home.inbox(&id).await)?;
         equal("the inbox of this thread alone", &inbox.len(), &1)?;
     }
     expected.sort_unstable();
-    equal(
-        "the ids",
-        &ids(&*made.home, &Filter::default(), 4).await?,
-        &expected,
-    )
+    equal("the ids", &ids(&*made.home, &Filter::default(), 4).await?, &expected)
 }

@@ -20,44 +20,28 @@ pub(super) async fn page_by_bytes(subject: &dyn Subject) -> Said {
     equal("at least one record", &first.items.len(), &1)?;
     equal("where to go on", &first.next, &Some(1))?;
     for bytes in [0, 1, 500, 1000, 5000, usize::MAX] {
-        equal(
-            "all records",
-            &read_all(&made.home, &pen.thread, bytes).await?.len(),
-            &40,
-        )?;
+        equal("all records", &read_all(&made.home, &pen.thread, bytes).await?.len(), &40)?;
     }
     let size = first.items.iter().map(|(_, r)| r.size()).sum::<usize>();
     let page = good("reading", made.home.read(&pen.thread, 0, size * 4).await)?;
     let bytes = page.items.iter().map(|(_, r)| r.size()).sum::<usize>();
-    holds(
-        "a page within its limit",
-        bytes <= size * 4 && page.items.len() > 1,
-    )
+    holds("a page within its limit", bytes <= size * 4 && page.items.len() > 1)
 }
 
 pub(super) async fn begin_anywhere(subject: &dyn Subject) -> Said {
     let made = subject.make().await;
     let mut pen = claim(&*made.home, "t").await?;
     for count in [1, 3, 1, 7, 2] {
-        good(
-            "appending",
-            put(&*made.home, pen.write(count, b"\x01")).await,
-        )?;
+        good("appending", put(&*made.home, pen.write(count, b"\x01")).await)?;
         written(&*made.home, &format!("between {count} {}", pen.next), 1).await?;
     }
     for from in 0..14 {
-        let page = good(
-            "reading",
-            made.home.read(&pen.thread, from, usize::MAX).await,
-        )?;
+        let page = good("reading", made.home.read(&pen.thread, from, usize::MAX).await)?;
         let found: Vec<Position> = page.items.iter().map(|(n, _)| *n).collect();
         equal("the positions", &found, &(from..14).collect())?;
     }
     for from in [14, 15, u64::MAX] {
-        let page = good(
-            "reading",
-            made.home.read(&pen.thread, from, usize::MAX).await,
-        )?;
+        let page = good("reading", made.home.read(&pen.thread, from, usize::MAX).await)?;
         equal("beyond the end", &(page.items.len(), page.next), &(0, None))?;
     }
     Ok(())
@@ -83,17 +67,10 @@ pub(super) async fn take_large_payloads(subject: &dyn Subject) -> Said {
         good("appending", put(&*made.home, pen.write(1, &bytes)).await)?;
     }
     let records = read_all(&made.home, &pen.thread, 1 << 20).await?;
-    let found: Vec<_> = records
-        .iter()
-        .filter_map(|r| r.payload(Role::Value))
-        .collect();
+    let found: Vec<_> = records.iter().filter_map(|r| r.payload(Role::Value)).collect();
     let lengths: Vec<_> = found.iter().map(|p| p.bytes.len()).collect();
     equal("the sizes", &lengths, &sizes)?;
-    let whole = found.iter().all(|p| {
-        (0..)
-            .zip(p.bytes.iter())
-            .all(|(k, b)| *b == (k % 251) as u8)
-    });
+    let whole = found.iter().all(|p| (0..).zip(p.bytes.iter()).all(|(k, b)| *b == (k % 251) as u8));
     holds("the same bytes", whole)
 }
 
@@ -107,16 +84,8 @@ pub(super) async fn take_many_records(subject: &dyn Subject) -> Said {
             good("appending", result)?;
         }
     }
-    equal(
-        "all records",
-        &read_all(&made.home, &pen.thread, 100_000).await?.len(),
-        &3000,
-    )?;
-    equal(
-        "beside them",
-        &read_all(&made.home, &other.thread, 100).await?.len(),
-        &150,
-    )
+    equal("all records", &read_all(&made.home, &pen.thread, 100_000).await?.len(), &3000)?;
+    equal("beside them", &read_all(&made.home, &other.thread, 100).await?.len(), &150)
 }
 
 /// The whole log, in pages.
@@ -129,12 +98,7 @@ async fn leaves(
         let found = good("the log", home.log(from, page).await)?;
         holds("at most as many as asked for", found.items.len() <= page)?;
         for leaf in found.items {
-            leaves.push((
-                leaf.index,
-                leaf.thread.as_str().to_owned(),
-                leaf.n,
-                leaf.hash.0,
-            ));
+            leaves.push((leaf.index, leaf.thread.as_str().to_owned(), leaf.n, leaf.hash.0));
         }
         match found.next {
             Some(next) => {
@@ -155,19 +119,13 @@ pub(super) async fn of_the_log_are_contiguous(subject: &dyn Subject) -> Said {
         pens.push(claim(&*made.home, id).await?);
     }
     for round in 0..6 {
-        let group = pens
-            .iter_mut()
-            .map(|pen| pen.write(round % 3, b"\x01"))
-            .collect();
+        let group = pens.iter_mut().map(|pen| pen.write(round % 3, b"\x01")).collect();
         for result in made.home.append(group).await {
             good("appending", result)?;
         }
         for pen in &pens {
             let id = round as u8 + 1;
-            good(
-                "posting",
-                made.home.post(&pen.thread, crate::desk::message(id)).await,
-            )?;
+            good("posting", made.home.post(&pen.thread, crate::desk::message(id)).await)?;
         }
     }
     let all = leaves(&made.home, 1000).await?;
@@ -180,10 +138,7 @@ pub(super) async fn of_the_log_are_contiguous(subject: &dyn Subject) -> Said {
     }
     for pen in &pens {
         let records = read_all(&made.home, &pen.thread, 1 << 20).await?;
-        let mine: Vec<_> = all
-            .iter()
-            .filter(|(_, t, ..)| t == pen.thread.as_str())
-            .collect();
+        let mine: Vec<_> = all.iter().filter(|(_, t, ..)| t == pen.thread.as_str()).collect();
         let found: Vec<_> = mine.iter().map(|(_, _, n, hash)| (*n, *hash)).collect();
         let expected: Vec<_> = (0..).zip(records.iter().map(|r| r.hash.0)).collect();
         equal("the thread's leaves in its order", &found, &expected)?;
@@ -198,20 +153,13 @@ pub(super) async fn of_erased_payloads_keep_the_chain(subject: &dyn Subject) -> 
     let mut pen = written(&**home, "t", 5).await?;
     let before = leaves(home, 100).await?;
     let note = pen.write(1, b"\x02");
-    let next = good(
-        "erasing",
-        home.erase(&pen.thread, 2, Role::Value, note).await,
-    )?;
+    let next = good("erasing", home.erase(&pen.thread, 2, Role::Value, note).await)?;
     equal("the next position", &next, &6)?;
     let records = read_all(home, &pen.thread, 100).await?;
     let there: Vec<_> = records.iter().map(|r| r.payloads.len()).collect();
     equal("payloads", &there, &vec![1, 1, 0, 1, 1, 1])?;
     let after = leaves(home, 100).await?;
-    equal(
-        "the leaves before it",
-        &after.iter().take(5).cloned().collect(),
-        &before,
-    )?;
+    equal("the leaves before it", &after.iter().take(5).cloned().collect(), &before)?;
     good("going on", put(&**home, pen.write(1, b"\x03")).await).map(drop)
 }
 
@@ -220,55 +168,28 @@ pub(super) async fn refuse_impossible_erasures(subject: &dyn Subject) -> Said {
     let home = &made.home;
     let mut pen = written(&**home, "t", 2).await?;
     let mut tries = Vec::new();
-    tries.push(
-        home.erase(&pen.thread, 2, Role::Value, pen.clone().write(1, b"\x02"))
-            .await,
-    );
-    tries.push(
-        home.erase(&pen.thread, 9, Role::Value, pen.clone().write(1, b"\x02"))
-            .await,
-    );
-    tries.push(
-        home.erase(&pen.thread, 1, Role::Args, pen.clone().write(1, b"\x02"))
-            .await,
-    );
+    tries.push(home.erase(&pen.thread, 2, Role::Value, pen.clone().write(1, b"\x02")).await);
+    tries.push(home.erase(&pen.thread, 9, Role::Value, pen.clone().write(1, b"\x02")).await);
+    tries.push(home.erase(&pen.thread, 1, Role::Args, pen.clone().write(1, b"\x02")).await);
     let other = thread("u")?;
-    tries.push(
-        home.erase(&other, 1, Role::Value, pen.clone().write(1, b"\x02"))
-            .await,
-    );
+    tries.push(home.erase(&other, 1, Role::Value, pen.clone().write(1, b"\x02")).await);
     for tried in tries {
         let error = bad("erasing what is not there", tried)?;
         holds("refused", matches!(error, StoreError::Refused { .. }))?;
     }
     let mut zombie = pen.clone();
     zombie.epoch.0 += 1;
-    let fenced = home
-        .erase(&pen.thread, 1, Role::Value, zombie.write(1, b"\x02"))
-        .await;
-    equal(
-        "the error",
-        &bad("erasing", fenced)?,
-        &StoreError::Fenced { held: pen.epoch },
-    )?;
+    let fenced = home.erase(&pen.thread, 1, Role::Value, zombie.write(1, b"\x02")).await;
+    equal("the error", &bad("erasing", fenced)?, &StoreError::Fenced { held: pen.epoch })?;
     let records = read_all(home, &pen.thread, 100).await?;
     equal(
         "records and payloads",
-        &(
-            records.len(),
-            records.iter().map(|r| r.payloads.len()).sum::<usize>(),
-        ),
+        &(records.len(), records.iter().map(|r| r.payloads.len()).sum::<usize>()),
         &(2, 2),
     )?;
     let note = pen.write(1, b"\x02");
-    good(
-        "erasing",
-        home.erase(&pen.thread, 1, Role::Value, note).await,
-    )?;
+    good("erasing", home.erase(&pen.thread, 1, Role::Value, note).await)?;
     let note = pen.write(1, b"\x02");
     let twice = home.erase(&pen.thread, 1, Role::Value, note).await;
-    holds(
-        "refused",
-        matches!(bad("erasing twice", twice)?, StoreError::Refused { .. }),
-    )
+    holds("refused", matches!(bad("erasing twice", twice)?, StoreError::Refused { .. }))
 }

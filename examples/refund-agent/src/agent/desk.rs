@@ -142,9 +142,7 @@ impl Desk {
                 return;
             };
             if let Ok(thread) = ThreadId::new(&request.refund.id) {
-                say(&Note::Begun {
-                    thread: thread.to_string(),
-                });
+                say(&Note::Begun { thread: thread.to_string() });
                 self.run(thread, &request);
             }
         }
@@ -167,11 +165,7 @@ impl Desk {
         let before = self.ended_before.contains(&thread);
         let thread = thread.to_string();
         say(&match end {
-            Ok(outcome) => Note::Ended {
-                thread,
-                outcome,
-                before,
-            },
+            Ok(outcome) => Note::Ended { thread, outcome, before },
             Err(error) => Note::Stopped {
                 thread,
                 in_doubt: error.kind() == ErrorKind::InDoubt,
@@ -192,16 +186,8 @@ impl Desk {
                 return Ok(());
             }
         };
-        let Decision {
-            thread,
-            granted,
-            by,
-            reason,
-        } = decision;
-        let decided = self
-            .book
-            .decide(&thread, APPROVAL_REQUEST, granted, &by, &reason)
-            .await;
+        let Decision { thread, granted, by, reason } = decision;
+        let decided = self.book.decide(&thread, APPROVAL_REQUEST, granted, &by, &reason).await;
         let refused = match decided {
             Ok(()) => None,
             Err(error) if is_harmless(error.kind()) => Some(error.to_string()),
@@ -240,32 +226,20 @@ impl Desk {
     async fn hold_while_parked(&mut self, parked: &[ThreadInfo]) {
         let timer = format!("timer {SETTLE}#");
         for info in parked {
-            let sleeps = info
-                .row
-                .detail
-                .as_deref()
-                .is_some_and(|d| d.starts_with(&timer));
+            let sleeps = info.row.detail.as_deref().is_some_and(|d| d.starts_with(&timer));
             let point = match info.row.status {
                 Status::Waiting => Point::AwaitingApproval,
                 Status::Sleeping if sleeps => Point::Settling,
                 _ => continue,
             };
-            if self
-                .seen_at
-                .entry(point)
-                .or_default()
-                .insert(info.id.clone())
-            {
+            if self.seen_at.entry(point).or_default().insert(info.id.clone()) {
                 self.holds.reach(point, &info.id).await;
             }
         }
     }
 
     async fn list(&self, statuses: &[Status]) -> Result<Vec<ThreadInfo>, Error> {
-        let filter = Filter {
-            statuses: statuses.to_vec(),
-            ..Filter::default()
-        };
+        let filter = Filter { statuses: statuses.to_vec(), ..Filter::default() };
         threads(&self.book, &filter).await
     }
 }
@@ -287,10 +261,7 @@ pub async fn threads(book: &Deedbook, filter: &Filter) -> Result<Vec<ThreadInfo>
 }
 
 fn is_harmless(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::NotFound | ErrorKind::Refused | ErrorKind::Invalid
-    )
+    matches!(kind, ErrorKind::NotFound | ErrorKind::Refused | ErrorKind::Invalid)
 }
 
 /// The next line of an input, `None` at its end; waits for ever once it is no longer read.

@@ -115,10 +115,7 @@ impl FromStr for HoldAt {
         let found = Point::ALL.into_iter().find(|known| known.as_str() == point);
         let point = found.ok_or_else(|| {
             let known: Vec<_> = Point::ALL.iter().map(|point| point.as_str()).collect();
-            format!(
-                "{point:?} is not a point; the points are {}",
-                known.join(", ")
-            )
+            format!("{point:?} is not a point; the points are {}", known.join(", "))
         })?;
         match nth.parse() {
             Ok(nth) if nth > 0 => Ok(Self { point, nth }),
@@ -154,14 +151,8 @@ impl Holds {
     /// Holds that are not armed yet.
     #[must_use]
     pub fn new(at: Vec<HoldAt>) -> Self {
-        let state = State {
-            at,
-            ..State::default()
-        };
-        Self {
-            state: Mutex::new(state),
-            recovered: watch::Sender::new(false),
-        }
+        let state = State { at, ..State::default() };
+        Self { state: Mutex::new(state), recovered: watch::Sender::new(false) }
     }
 
     /// Begins to count. Arrivals of threads that an earlier kill has interrupted do not count.
@@ -197,10 +188,7 @@ impl Holds {
         }
         self.until_recovered().await;
         let mut work = pin!(work);
-        if tokio::time::timeout(UNDER_WAY, work.as_mut())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(UNDER_WAY, work.as_mut()).await.is_err() {
             self.hold(point, thread).await;
         }
         // Already over: this arrival was too quick to be held.
@@ -223,11 +211,7 @@ impl Holds {
         if !state.armed || state.interrupted.contains(thread) {
             return false;
         }
-        let Some(at) = state
-            .at
-            .iter_mut()
-            .find(|at| at.point == point && at.nth > 0)
-        else {
+        let Some(at) = state.at.iter_mut().find(|at| at.point == point && at.nth > 0) else {
             return false;
         };
         at.nth -= 1;
@@ -285,11 +269,7 @@ mod tests {
         }
         holds.reach(Point::AfterEffect, &c).await;
         let short = Duration::from_millis(50);
-        assert!(
-            tokio::time::timeout(short, holds.reach(point, &c))
-                .await
-                .is_err()
-        );
+        assert!(tokio::time::timeout(short, holds.reach(point, &c)).await.is_err());
         holds.reach(point, &c).await;
     }
 

@@ -46,10 +46,7 @@ impl Outbox {
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(path);
         let file = file.map_err(|source| fault(path, source))?;
-        Ok(Self {
-            path: path.to_owned(),
-            file: Arc::new(Mutex::new(file)),
-        })
+        Ok(Self { path: path.to_owned(), file: Arc::new(Mutex::new(file)) })
     }
 
     /// Sends a letter: it is durable when this returns. Dropped, it is sent or not.
@@ -57,11 +54,8 @@ impl Outbox {
     /// # Errors
     /// What the file system said; the letter may have been sent.
     pub async fn write(&self, key: &str, thread: &str, text: &str) -> Result<(), OutboxError> {
-        let letter = Letter {
-            key: key.to_owned(),
-            thread: thread.to_owned(),
-            text: text.to_owned(),
-        };
+        let letter =
+            Letter { key: key.to_owned(), thread: thread.to_owned(), text: text.to_owned() };
         self.with(move |file| append(file, &letter)).await
     }
 
@@ -82,9 +76,7 @@ impl Outbox {
         let done = tokio::task::spawn_blocking(move || {
             work(&mut file.lock().unwrap_or_else(PoisonError::into_inner))
         });
-        let done = done
-            .await
-            .unwrap_or_else(|gone| Err(io::Error::other(gone)));
+        let done = done.await.unwrap_or_else(|gone| Err(io::Error::other(gone)));
         done.map_err(|source| fault(&self.path, source))
     }
 }
@@ -108,11 +100,7 @@ fn letters(file: &mut File) -> io::Result<Vec<Letter>> {
     let lines = BufReader::new(file).split(b'\n');
     // A line cut off by a crash is not a letter.
     let letters = lines.map(|line| Ok(serde_json::from_slice(&line?).ok()));
-    Ok(letters
-        .collect::<io::Result<Vec<_>>>()?
-        .into_iter()
-        .flatten()
-        .collect())
+    Ok(letters.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 fn append(file: &mut File, letter: &Letter) -> io::Result<()> {
@@ -132,10 +120,7 @@ fn append(file: &mut File, letter: &Letter) -> io::Result<()> {
 }
 
 fn fault(path: &Path, source: io::Error) -> OutboxError {
-    OutboxError {
-        path: path.to_owned(),
-        source,
-    }
+    OutboxError { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

@@ -89,10 +89,8 @@ pub async fn work(options: Options) -> Result<(), AgentError> {
     let path = options.refunds.clone();
     let read = tokio::task::spawn_blocking(move || requests::read(path)).await;
     let entries = read.unwrap_or_else(|gone| Err(io::Error::other(gone)));
-    let entries = entries.map_err(|source| AgentError::Requests {
-        path: options.refunds.clone(),
-        source,
-    })?;
+    let entries =
+        entries.map_err(|source| AgentError::Requests { path: options.refunds.clone(), source })?;
     let bank = Bank::new(&options.bank)?.with_timeout(BANK_TIMEOUT);
     let outbox = Arc::new(Outbox::open(&options.outbox)?);
     let holds = Arc::new(Holds::new(options.crash_at.clone()));
@@ -101,10 +99,7 @@ pub async fn work(options: Options) -> Result<(), AgentError> {
     let agent = RefundAgent::new(Arc::new(judge), bank, options.bank_mode, outbox, settle)
         .held_at(Arc::clone(&holds));
     let path = options.journal.clone();
-    let journal = |source| AgentError::Journal {
-        path: path.clone(),
-        source,
-    };
+    let journal = |source| AgentError::Journal { path: path.clone(), source };
     let book = Deedbook::open_or_create(&options.journal)
         .host(agent)
         .holder(format!("refund-agent:{}", std::process::id()))

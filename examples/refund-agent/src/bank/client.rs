@@ -55,9 +55,7 @@ impl Bank {
     /// [`BadAddress`] for anything but `http://HOST[:PORT][/]`.
     pub fn new(base_url: impl AsRef<str>) -> Result<Self, BadAddress> {
         let text = base_url.as_ref().trim();
-        let bad = || BadAddress {
-            address: text.to_owned(),
-        };
+        let bad = || BadAddress { address: text.to_owned() };
         let uri: Uri = text.parse().map_err(|_| bad())?;
         let authority = uri.authority().ok_or_else(bad)?;
         let is_bare = uri.query().is_none() && matches!(uri.path(), "" | "/");
@@ -65,10 +63,7 @@ impl Bank {
             return Err(bad());
         }
         // In an address IPv6 stands in brackets, for the resolver it must not.
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let port = authority.port_u16().unwrap_or(80);
         Ok(Self {
             authority: authority.as_str().into(),
@@ -105,9 +100,8 @@ impl Bank {
             reason: refund.reason.clone(),
             reference: reference.to_owned(),
         };
-        let key = key::to_header(key).map_err(|what| BankError::Unsendable {
-            cause: format!("the key {what}"),
-        })?;
+        let key = key::to_header(key)
+            .map_err(|what| BankError::Unsendable { cause: format!("the key {what}") })?;
         let body = serde_json::to_vec(&instruction).map_err(unsendable)?;
         let request = self
             .request(Method::POST, "/refunds")
@@ -127,9 +121,7 @@ impl Bank {
     /// Any [`BankError`]: nothing was learnt.
     pub async fn find(&self, reference: &str) -> Result<Option<Receipt>, BankError> {
         let path = format!("/refunds?reference={}", percent::encode(reference));
-        let found: Found = self
-            .call(self.request(Method::GET, &path), Vec::new())
-            .await?;
+        let found: Found = self.call(self.request(Method::GET, &path), Vec::new()).await?;
         match found.refunds.into_iter().next() {
             Some(receipt) if receipt.reference != reference => Err(BankError::Ambiguous {
                 cause: format!("the bank found another reference, {:?}", receipt.reference),
@@ -144,15 +136,11 @@ impl Bank {
     ///
     /// Any [`BankError`]: nothing was learnt.
     pub async fn ledger(&self) -> Result<Summary, BankError> {
-        self.call(self.request(Method::GET, "/ledger"), Vec::new())
-            .await
+        self.call(self.request(Method::GET, "/ledger"), Vec::new()).await
     }
 
     fn request(&self, method: Method, path: &str) -> Builder {
-        Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, self.authority.as_ref())
+        Request::builder().method(method).uri(path).header(HOST, self.authority.as_ref())
     }
 
     async fn call<T: DeserializeOwned>(
@@ -160,15 +148,10 @@ impl Bank {
         request: Builder,
         body: Vec<u8>,
     ) -> Result<T, BankError> {
-        let request = request
-            .body(Full::new(Bytes::from(body)))
-            .map_err(unsendable)?;
+        let request = request.body(Full::new(Bytes::from(body))).map_err(unsendable)?;
         let answer = self.connections.send(request, self.timeout).await;
         let answer = answer.map_err(|unanswered| match unanswered {
-            Unanswered::NotSent(cause) => BankError::NotApplied {
-                cause,
-                retry_after: None,
-            },
+            Unanswered::NotSent(cause) => BankError::NotApplied { cause, retry_after: None },
             Unanswered::MaybeSent(cause) => BankError::Ambiguous { cause },
         })?;
         if answer.status().is_success() {
@@ -183,53 +166,31 @@ impl Bank {
 /// What an answer other than success says about the refund.
 fn failure(answer: &Response<Bytes>) -> BankError {
     let status = answer.status().as_u16();
-    let header = |name| {
-        answer
-            .headers()
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-    };
+    let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after = header(RETRY_AFTER.as_str())
         .and_then(|seconds| seconds.parse().ok())
         .map(Duration::from_secs);
     let problem: Option<Problem> = serde_json::from_slice(answer.body()).ok();
-    let code = problem
-        .as_ref()
-        .map_or("", |problem| problem.code())
-        .to_owned();
+    let code = problem.as_ref().map_or("", |problem| problem.code()).to_owned();
     let detail = problem.as_ref().map_or_else(
         || answer.status().to_string(),
         |problem| format!("{}: {}", problem.title, problem.detail),
     );
     if header(REFUND_APPLIED) == Some("no") {
-        return BankError::NotApplied {
-            cause: detail,
-            retry_after,
-        };
+        return BankError::NotApplied { cause: detail, retry_after };
     }
     match status {
         409 if code == IN_FLIGHT => BankError::InFlight { retry_after },
-        429 => BankError::NotApplied {
-            cause: detail,
-            retry_after,
-        },
+        429 => BankError::NotApplied { cause: detail, retry_after },
         // Neither is a word on what happened to an earlier part of the call.
         408 | 409 => BankError::Ambiguous { cause: detail },
-        400..=499 => BankError::Rejected {
-            status,
-            code,
-            detail,
-        },
-        _ => BankError::Ambiguous {
-            cause: format!("status {status}: {detail}"),
-        },
+        400..=499 => BankError::Rejected { status, code, detail },
+        _ => BankError::Ambiguous { cause: format!("status {status}: {detail}") },
     }
 }
 
 fn unsendable(cause: impl std::fmt::Display) -> BankError {
-    BankError::Unsendable {
-        cause: cause.to_string(),
-    }
+    BankError::Unsendable { cause: cause.to_string() }
 }
 
 #[cfg(test)]
@@ -238,22 +199,11 @@ mod tests {
 
     #[test]
     fn addresses_are_plain_http() {
-        for good in [
-            "http://127.0.0.1:8080",
-            "http://localhost/",
-            " http://[::1]:1\n",
-        ] {
+        for good in ["http://127.0.0.1:8080", "http://localhost/", " http://[::1]:1\n"] {
             assert!(Bank::new(good).is_ok(), "{good:?}");
         }
-        for bad in [
-            "",
-            "127.0.0.1:80",
-            "https://a",
-            "http://a/b",
-            "http://a?b",
-            "http://u@a",
-            "/",
-        ] {
+        for bad in ["", "127.0.0.1:80", "https://a", "http://a/b", "http://a?b", "http://u@a", "/"]
+        {
             assert!(Bank::new(bad).is_err(), "{bad:?}");
         }
     }
@@ -274,10 +224,7 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
         for status in [301, 408, 409, 500, 502, 503, 504] {
             let error = failure_of(status, &[("retry-after", "7")], "<html>");
-            assert!(
-                matches!(error, BankError::Ambiguous { .. }),
-                "{status}: {error}"
-            );
+            assert!(matches!(error, BankError::Ambiguous { .. }), "{status}: {error}");
             assert!(!error.is_not_applied() && !error.is_terminal());
         }
         let error = failure_of(404, &[], "<html>");

@@ -40,11 +40,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(host: &str, port: u16) -> Self {
-        Self {
-            host: host.to_owned(),
-            port,
-            idle: Mutex::default(),
-        }
+        Self { host: host.to_owned(), port, idle: Mutex::default() }
     }
 
     /// Sends a request and reads the whole answer.
@@ -97,12 +93,9 @@ impl Connections {
         let fault = |cause: String| format!("connecting to {}:{}: {cause}", self.host, self.port);
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(|error| fault(error.to_string()))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| fault(error.to_string()))?;
-        let (fresh, driver) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| fault(chain(&error)))?;
+        stream.set_nodelay(true).map_err(|error| fault(error.to_string()))?;
+        let (fresh, driver) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| fault(chain(&error)))?;
         drive(driver);
         Ok(fresh)
     }
@@ -122,10 +115,7 @@ impl Connections {
 }
 
 /// Moves a connection's bytes until its sender is dropped or the server closes it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a connection's bytes move beside its requests"
-)]
+#[expect(clippy::disallowed_methods, reason = "a connection's bytes move beside its requests")]
 fn drive(driver: http1::Connection<TokioIo<TcpStream>, Body>) {
     tokio::spawn(async move {
         // The request in flight gets the same error.

@@ -17,10 +17,7 @@ use super::wire::{Instruction, Receipt};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     /// It ended, now or (replayed) in an earlier call.
-    Settled {
-        settlement: Settlement,
-        replayed: bool,
-    },
+    Settled { settlement: Settlement, replayed: bool },
     /// Its key's first call is at work.
     InFlight,
     /// Its key belongs to another payload.
@@ -60,11 +57,7 @@ impl Drop for Claim {
 
 impl Desk {
     pub(super) fn new(ledger: Ledger, options: &Options) -> Self {
-        Self {
-            ledger: Arc::new(ledger),
-            faults: Faults::new(options),
-            at_work: Mutex::default(),
-        }
+        Self { ledger: Arc::new(ledger), faults: Faults::new(options), at_work: Mutex::default() }
     }
 
     /// Carries out an instruction; with a key, at most once.
@@ -95,8 +88,7 @@ impl Desk {
             let _gone = tell.send(answer);
             drop(running);
         });
-        told.await
-            .unwrap_or_else(|_| Answer::Failed("the execution was cut off".into()))
+        told.await.unwrap_or_else(|_| Answer::Failed("the execution was cut off".into()))
     }
 
     /// Every refund with this reference.
@@ -118,28 +110,18 @@ impl Desk {
             let mut at_work = self.lock();
             if let Some(first) = at_work.get(key) {
                 let same = first == instruction;
-                return Err(if same {
-                    Answer::InFlight
-                } else {
-                    Answer::KeyReused
-                });
+                return Err(if same { Answer::InFlight } else { Answer::KeyReused });
             }
             if let Some(settled) = self.ledger.settled(key) {
                 return Err(if settled.instruction == *instruction {
-                    Answer::Settled {
-                        settlement: settled.settlement,
-                        replayed: true,
-                    }
+                    Answer::Settled { settlement: settled.settlement, replayed: true }
                 } else {
                     Answer::KeyReused
                 });
             }
             at_work.insert(key.to_owned(), instruction.clone());
         }
-        Ok(Claim {
-            desk: Arc::clone(self),
-            key: key.map(str::to_owned),
-        })
+        Ok(Claim { desk: Arc::clone(self), key: key.map(str::to_owned) })
     }
 
     async fn execute(&self, instruction: Instruction, claim: Claim) -> Answer {
@@ -169,14 +151,7 @@ impl Desk {
         drop(claim);
         let lost = matches!(settlement, Settlement::Refunded(_)) && self.faults.loses_now();
         wait(self.faults.delay_after).await;
-        if lost {
-            Answer::Lost
-        } else {
-            Answer::Settled {
-                settlement,
-                replayed: false,
-            }
-        }
+        if lost { Answer::Lost } else { Answer::Settled { settlement, replayed: false } }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Instruction>> {
@@ -184,10 +159,7 @@ impl Desk {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the bank's slowness is real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "the bank's slowness is real time")]
 async fn wait(duration: Duration) {
     if !duration.is_zero() {
         tokio::time::sleep(duration).await;

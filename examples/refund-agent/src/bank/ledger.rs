@@ -53,12 +53,7 @@ impl Entry {
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         match self {
-            Self::Refund {
-                id,
-                at_ms,
-                instruction,
-                ..
-            } => Some(Receipt {
+            Self::Refund { id, at_ms, instruction, .. } => Some(Receipt {
                 id: id.clone(),
                 reference: instruction.reference.clone(),
                 order: instruction.order.clone(),

@@ -57,21 +57,12 @@ pub(super) async fn answer(
         "/ledger" => "GET",
         _ => {
             let detail = "ask for /refunds or /ledger";
-            return Ok(problem_reply(&Problem::new(
-                404,
-                "no-such-page",
-                "no such page",
-                detail,
-            )));
+            return Ok(problem_reply(&Problem::new(404, "no-such-page", "no such page", detail)));
         }
     };
     let detail = format!("this page takes {known}");
     let problem = Problem::new(405, "method-not-allowed", "method not allowed", detail);
-    Ok(with(
-        problem_reply(&problem),
-        ALLOW,
-        HeaderValue::from_static(known),
-    ))
+    Ok(with(problem_reply(&problem), ALLOW, HeaderValue::from_static(known)))
 }
 
 /// The instruction and, where keys are honoured, its key.
@@ -84,14 +75,8 @@ async fn read_refund(
         Mode::Lookup | Mode::None => None,
     };
     let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
-        let media_type = value
-            .as_bytes()
-            .split(|byte| *byte == b';')
-            .next()
-            .unwrap_or_default();
-        media_type
-            .trim_ascii()
-            .eq_ignore_ascii_case(b"application/json")
+        let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+        media_type.trim_ascii().eq_ignore_ascii_case(b"application/json")
     });
     if !is_json {
         let detail = "send the instruction as application/json";
@@ -102,30 +87,15 @@ async fn read_refund(
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
             let detail = format!("send at most {BODY_BYTES_MAX} bytes, whole");
-            return Err(Problem::new(
-                413,
-                "body-too-large",
-                "the body is too large",
-                detail,
-            ));
+            return Err(Problem::new(413, "body-too-large", "the body is too large", detail));
         }
         Err(_) => {
             let detail = "send the body faster";
-            return Err(Problem::new(
-                408,
-                "body-too-slow",
-                "the body did not arrive",
-                detail,
-            ));
+            return Err(Problem::new(408, "body-too-slow", "the body did not arrive", detail));
         }
     };
     let instruction: Instruction = serde_json::from_slice(&body).map_err(|error| {
-        Problem::new(
-            400,
-            "bad-instruction",
-            "not an instruction",
-            error.to_string(),
-        )
+        Problem::new(400, "bad-instruction", "not an instruction", error.to_string())
     })?;
     rules::well_formed(&instruction)?;
     Ok((instruction, key))
@@ -160,9 +130,7 @@ fn look_up(desk: &Desk, mode: Mode, query: Option<&str>) -> Reply {
         return problem_reply(&Problem::new(404, "lookup-not-supported", title, detail));
     }
     let reference = query.and_then(|query| query.strip_prefix("reference="));
-    let reference = reference
-        .filter(|text| !text.contains('&'))
-        .and_then(percent::decode);
+    let reference = reference.filter(|text| !text.contains('&')).and_then(percent::decode);
     match reference {
         Some(reference) => {
             let refunds = desk.with_reference(&reference);
@@ -178,10 +146,7 @@ fn look_up(desk: &Desk, mode: Mode, query: Option<&str>) -> Reply {
 fn reply(answer: Answer) -> Result<Reply, Lost> {
     let retry = |problem| with(problem_reply(&problem), RETRY_AFTER, RETRY_AFTER_S);
     Ok(match answer {
-        Answer::Settled {
-            settlement,
-            replayed,
-        } => {
+        Answer::Settled { settlement, replayed } => {
             let reply = match settlement {
                 Settlement::Refunded(receipt) => json(201, "application/json", &receipt),
                 Settlement::Rejected(problem) => problem_reply(&problem),

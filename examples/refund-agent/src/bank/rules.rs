@@ -39,9 +39,7 @@ pub(super) fn well_formed(instruction: &Instruction) -> Result<(), Problem> {
     ];
     for (member, text) in texts {
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
-            return Err(bad(format!(
-                "{member:?} must have 1 to {TEXT_BYTES_MAX} bytes"
-            )));
+            return Err(bad(format!("{member:?} must have 1 to {TEXT_BYTES_MAX} bytes")));
         }
     }
     if instruction.amount_minor == 0 {
@@ -53,13 +51,10 @@ pub(super) fn well_formed(instruction: &Instruction) -> Result<(), Problem> {
 /// Refuses what the bank does not do.
 pub(super) fn permitted(instruction: &Instruction) -> Result<(), Problem> {
     let code = instruction.currency.as_str();
-    let books = BOOKS
-        .iter()
-        .find(|(known, _)| *known == code)
-        .and_then(|(known, whole)| {
-            let currency = Currency::from_code(known)?;
-            Some(Money::new(currency.minor_units_in(*whole)?, currency))
-        });
+    let books = BOOKS.iter().find(|(known, _)| *known == code).and_then(|(known, whole)| {
+        let currency = Currency::from_code(known)?;
+        Some(Money::new(currency.minor_units_in(*whole)?, currency))
+    });
     let Some(limit) = books else {
         return Err(Problem::new(
             422,
@@ -111,11 +106,7 @@ mod tests {
             assert_eq!(problem.code(), "over-limit");
         }
         let problem = permitted(&instruction(5_000_001, "EUR")).unwrap_err();
-        assert!(
-            problem
-                .detail
-                .starts_with("50000.01 EUR is more than 50000.00 EUR")
-        );
+        assert!(problem.detail.starts_with("50000.01 EUR is more than 50000.00 EUR"));
     }
 
     #[test]
@@ -123,35 +114,18 @@ mod tests {
         for (currency, _) in BOOKS {
             assert_eq!(permitted(&instruction(1, currency)), Ok(()));
         }
-        assert_eq!(
-            permitted(&instruction(1, "ISK")).unwrap_err().code(),
-            "unknown-currency"
-        );
+        assert_eq!(permitted(&instruction(1, "ISK")).unwrap_err().code(), "unknown-currency");
     }
 
     #[test]
     fn closed_orders_and_empty_members_are_refused() {
-        let closed = Instruction {
-            order: "A-1-CLOSED".into(),
-            ..instruction(1, "EUR")
-        };
+        let closed = Instruction { order: "A-1-CLOSED".into(), ..instruction(1, "EUR") };
         assert_eq!(permitted(&closed).unwrap_err().code(), "closed-order");
         assert!(well_formed(&instruction(1, "EUR")).is_ok());
         assert!(well_formed(&instruction(0, "EUR")).is_err());
-        let nameless = Instruction {
-            reference: String::new(),
-            ..instruction(1, "EUR")
-        };
-        assert!(
-            well_formed(&nameless)
-                .unwrap_err()
-                .detail
-                .contains("reference")
-        );
-        let long = Instruction {
-            reason: "x".repeat(4_097),
-            ..instruction(1, "EUR")
-        };
+        let nameless = Instruction { reference: String::new(), ..instruction(1, "EUR") };
+        assert!(well_formed(&nameless).unwrap_err().detail.contains("reference"));
+        let long = Instruction { reason: "x".repeat(4_097), ..instruction(1, "EUR") };
         assert!(well_formed(&long).is_err());
     }
 }

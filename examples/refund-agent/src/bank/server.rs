@@ -153,22 +153,14 @@ impl Server {
         let ledger = tokio::task::spawn_blocking(move || Ledger::open(&path)).await;
         let ledger = ledger.unwrap_or_else(|error| {
             let source = io::Error::other(error);
-            Err(LedgerError::Io {
-                path: options.ledger.clone(),
-                source,
-            })
+            Err(LedgerError::Io { path: options.ledger.clone(), source })
         })?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let (listener, address) = listener
             .and_then(|listener| listener.local_addr().map(|address| (listener, address)))
             .map_err(|source| ServeError::Port { port, source })?;
         let desk = Arc::new(Desk::new(ledger, &options));
-        Ok(Self {
-            listener,
-            address,
-            mode: options.mode,
-            desk,
-        })
+        Ok(Self { listener, address, mode: options.mode, desk })
     }
 
     /// Where it listens, as `http://127.0.0.1:PORT`.
@@ -245,10 +237,7 @@ async fn connection(
     };
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the bank's own pause, outside any journal"
-)]
+#[expect(clippy::disallowed_methods, reason = "the bank's own pause, outside any journal")]
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }

@@ -15,20 +15,12 @@ pub const AMOUNT_MINOR_MAX: u64 = (1 << 53) - 1;
 /// The longest text of one member, in bytes.
 pub const TEXT_BYTES_MAX: usize = 2_000;
 
-const MEMBERS: [&str; 6] = [
-    "id",
-    "order",
-    "customer",
-    "amount_minor",
-    "currency",
-    "reason",
-];
+const MEMBERS: [&str; 6] = ["id", "order", "customer", "amount_minor", "currency", "reason"];
 
 /// Reads one line, without its line end.
 pub(super) fn parse(bytes: &[u8]) -> Result<Refund, Cause> {
-    let text = std::str::from_utf8(bytes).map_err(|error| Cause::NotUtf8 {
-        byte: error.valid_up_to().saturating_add(1),
-    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Cause::NotUtf8 { byte: error.valid_up_to().saturating_add(1) })?;
     if text.trim().is_empty() {
         return Err(Cause::Empty);
     }
@@ -57,15 +49,11 @@ impl<'a> Members<'a> {
     fn check_names(&self) -> Result<(), Cause> {
         for (at, (name, _)) in self.0.iter().enumerate() {
             if !MEMBERS.contains(&name.as_str()) {
-                return Err(Cause::Unknown {
-                    member: name.clone(),
-                });
+                return Err(Cause::Unknown { member: name.clone() });
             }
             // At most six names pass the line above before one repeats, so this stays short.
             if self.0.iter().take(at).any(|(earlier, _)| earlier == name) {
-                return Err(Cause::Duplicate {
-                    member: name.clone(),
-                });
+                return Err(Cause::Duplicate { member: name.clone() });
             }
         }
         Ok(())
@@ -73,19 +61,14 @@ impl<'a> Members<'a> {
 
     fn raw(&self, member: &'static str) -> Result<&'a str, Cause> {
         let found = self.0.iter().find(|(name, _)| name == member);
-        found
-            .map(|(_, raw)| raw.get())
-            .ok_or(Cause::Missing { member })
+        found.map(|(_, raw)| raw.get()).ok_or(Cause::Missing { member })
     }
 
     fn text(&self, member: &'static str) -> Result<String, Cause> {
         let raw = self.raw(member)?;
         let kind = kind_of(raw);
         if kind != TEXT {
-            return Err(Cause::NotText {
-                member,
-                found: kind,
-            });
+            return Err(Cause::NotText { member, found: kind });
         }
         let bad = |what| Err(Cause::BadText { member, what });
         // JSON may escape half of a surrogate pair, which no text can hold.
@@ -183,9 +166,7 @@ fn not_json(error: serde_json::Error) -> Cause {
     // Every value is on one line, so the column says it all.
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
-    Cause::NotJson {
-        what: format!("{what} at column {}", error.column()),
-    }
+    Cause::NotJson { what: format!("{what} at column {}", error.column()) }
 }
 
 #[cfg(test)]
@@ -223,14 +204,8 @@ mod tests {
         refused("", "the line is empty");
         refused(" \t\r", "the line is empty");
         refused("refund please", "not JSON (expected value at column 1)");
-        refused(
-            &GOOD[..20],
-            "not JSON (EOF while parsing a value at column 20)",
-        );
-        refused(
-            format!("{GOOD} {GOOD}"),
-            "not JSON (trailing characters at column 101)",
-        );
+        refused(&GOOD[..20], "not JSON (EOF while parsing a value at column 20)");
+        refused(format!("{GOOD} {GOOD}"), "not JSON (trailing characters at column 101)");
         refused("[1]", "JSON, but not an object");
         refused("null", "JSON, but not an object");
         refused(b"{\"id\":\"\xff\"}", "byte 8 is not UTF-8");
@@ -240,26 +215,10 @@ mod tests {
     #[test]
     fn members_are_complete_known_and_single() {
         refused_with(r#","reason":"broken""#, "", "\"reason\" is missing");
-        refused_with(
-            "amount_minor",
-            "amount",
-            "no request has a member \"amount\"",
-        );
-        refused_with(
-            r#""id":"r-1""#,
-            r#""id":"r-1","id":"r-2""#,
-            "\"id\" stands there twice",
-        );
-        refused_with(
-            r#""id":"r-1""#,
-            r#""id":"r-1","\u0069d":"r-2""#,
-            "\"id\" stands there twice",
-        );
-        refused_with(
-            "reason",
-            "\\u001b[2J",
-            "no request has a member \"\\u{1b}[2J\"",
-        );
+        refused_with("amount_minor", "amount", "no request has a member \"amount\"");
+        refused_with(r#""id":"r-1""#, r#""id":"r-1","id":"r-2""#, "\"id\" stands there twice");
+        refused_with(r#""id":"r-1""#, r#""id":"r-1","\u0069d":"r-2""#, "\"id\" stands there twice");
+        refused_with("reason", "\\u001b[2J", "no request has a member \"\\u{1b}[2J\"");
         refused("{}", "\"id\" is missing");
     }
 
@@ -267,43 +226,16 @@ mod tests {
     fn amounts_are_whole_positive_and_exact() {
         refused_with("4990", "-4990", "\"amount_minor\" is negative");
         refused_with("4990", "0", "\"amount_minor\" is zero");
-        refused_with(
-            "4990",
-            "\"49.90\"",
-            "\"amount_minor\" is text, not a number",
-        );
+        refused_with("4990", "\"49.90\"", "\"amount_minor\" is text, not a number");
         refused_with("4990", "null", "\"amount_minor\" is not a number");
-        refused_with(
-            "4990",
-            "49.90",
-            "\"amount_minor\" has a decimal point or an exponent",
-        );
-        refused_with(
-            "4990",
-            "4990.0",
-            "\"amount_minor\" has a decimal point or an exponent",
-        );
-        refused_with(
-            "4990",
-            "1e3",
-            "\"amount_minor\" has a decimal point or an exponent",
-        );
+        refused_with("4990", "49.90", "\"amount_minor\" has a decimal point or an exponent");
+        refused_with("4990", "4990.0", "\"amount_minor\" has a decimal point or an exponent");
+        refused_with("4990", "1e3", "\"amount_minor\" has a decimal point or an exponent");
         refused_with("4990", "9007199254740992", "\"amount_minor\" is too large");
-        refused_with(
-            "4990",
-            "99999999999999999999999",
-            "\"amount_minor\" is too large",
-        );
-        refused_with(
-            "4990",
-            "1e400",
-            "\"amount_minor\" has a decimal point or an exponent",
-        );
+        refused_with("4990", "99999999999999999999999", "\"amount_minor\" is too large");
+        refused_with("4990", "1e400", "\"amount_minor\" has a decimal point or an exponent");
         let largest = GOOD.replace("4990", "9007199254740991");
-        assert_eq!(
-            parse(largest.as_bytes()).unwrap().amount_minor,
-            AMOUNT_MINOR_MAX
-        );
+        assert_eq!(parse(largest.as_bytes()).unwrap().amount_minor, AMOUNT_MINOR_MAX);
     }
 
     #[test]
@@ -321,11 +253,7 @@ mod tests {
         );
         refused_with("broken", &"ä".repeat(1001), "\"reason\" is too long");
         refused_with("EUR", "eur", "unknown currency \"eur\"");
-        refused_with(
-            "EUR",
-            &"€".repeat(50),
-            &format!("unknown currency \"{}\"…", "€".repeat(40)),
-        );
+        refused_with("EUR", &"€".repeat(50), &format!("unknown currency \"{}\"…", "€".repeat(40)));
     }
 
     #[test]

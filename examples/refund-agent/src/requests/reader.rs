@@ -69,13 +69,7 @@ pub struct Requests<R> {
 impl<R: BufRead> Requests<R> {
     /// Reads from a stream.
     pub fn new(input: R) -> Self {
-        Self {
-            input,
-            line: 0,
-            ended: false,
-            by_id: HashMap::new(),
-            by_order: HashMap::new(),
-        }
+        Self { input, line: 0, ended: false, by_id: HashMap::new(), by_order: HashMap::new() }
     }
 
     fn entry(&mut self, bytes: &[u8]) -> Entry {
@@ -91,11 +85,7 @@ impl<R: BufRead> Requests<R> {
         if let Some((first_line, first)) = self.by_id.get(&refund.id) {
             let (id, first_line) = (refund.id.clone(), *first_line);
             return if *first == refund {
-                Entry::Repeat {
-                    line,
-                    id,
-                    first_line,
-                }
+                Entry::Repeat { line, id, first_line }
             } else {
                 refused(Cause::IdReused { id, first_line })
             };
@@ -106,11 +96,7 @@ impl<R: BufRead> Requests<R> {
         let order_seen_at = self.by_order.get(&refund.order).copied();
         self.by_order.entry(refund.order.clone()).or_insert(line);
         self.by_id.insert(refund.id.clone(), (line, refund.clone()));
-        Entry::Request(Request {
-            line,
-            refund,
-            order_seen_at,
-        })
+        Entry::Request(Request { line, refund, order_seen_at })
     }
 }
 
@@ -182,9 +168,7 @@ mod tests {
     }
 
     fn entries(text: impl AsRef<[u8]>) -> Vec<Entry> {
-        Requests::new(text.as_ref())
-            .collect::<io::Result<_>>()
-            .unwrap()
+        Requests::new(text.as_ref()).collect::<io::Result<_>>().unwrap()
     }
 
     fn cause(entry: &Entry) -> Option<&Cause> {
@@ -196,35 +180,13 @@ mod tests {
 
     #[test]
     fn the_same_id_is_the_same_request_or_refused() {
-        let text = [
-            line("a", "O1", 1),
-            line("a", "O1", 1),
-            line("a", "O1", 2),
-            line("b", "O1", 1),
-        ];
+        let text = [line("a", "O1", 1), line("a", "O1", 1), line("a", "O1", 2), line("b", "O1", 1)];
         let entries = entries(text.join("\n"));
-        let Entry::Request(first) = &entries[0] else {
-            panic!("{entries:?}")
-        };
+        let Entry::Request(first) = &entries[0] else { panic!("{entries:?}") };
         assert_eq!((first.line, first.order_seen_at), (1, None));
-        assert_eq!(
-            entries[1],
-            Entry::Repeat {
-                line: 2,
-                id: "a".into(),
-                first_line: 1
-            }
-        );
-        assert_eq!(
-            cause(&entries[2]),
-            Some(&Cause::IdReused {
-                id: "a".into(),
-                first_line: 1
-            })
-        );
-        let Entry::Request(other) = &entries[3] else {
-            panic!("{entries:?}")
-        };
+        assert_eq!(entries[1], Entry::Repeat { line: 2, id: "a".into(), first_line: 1 });
+        assert_eq!(cause(&entries[2]), Some(&Cause::IdReused { id: "a".into(), first_line: 1 }));
+        let Entry::Request(other) = &entries[3] else { panic!("{entries:?}") };
         assert_eq!((other.line, other.order_seen_at), (4, Some(1)));
     }
 
@@ -245,11 +207,8 @@ mod tests {
     #[test]
     fn lines_are_counted_whatever_they_hold() {
         let long = "x".repeat(LINE_BYTES_MAX * 40);
-        let text = format!(
-            "\u{feff}{}\r\n\n{long}\nnope\n{}",
-            line("a", "O", 1),
-            line("b", "P", 1)
-        );
+        let text =
+            format!("\u{feff}{}\r\n\n{long}\nnope\n{}", line("a", "O", 1), line("b", "P", 1));
         let entries = entries(text);
         assert_eq!(entries.len(), 5);
         assert!(matches!(&entries[0], Entry::Request(request) if request.line == 1));
@@ -265,12 +224,7 @@ mod tests {
             let fits = format!("{}{}{end}{}", line("a", "O", 1), pad(0), line("b", "P", 1));
             assert!(matches!(entries(&fits)[0], Entry::Request(_)), "{end:?}");
             for over in 1..5 {
-                let long = format!(
-                    "{}{}{end}{}",
-                    line("a", "O", 1),
-                    pad(over),
-                    line("b", "P", 1)
-                );
+                let long = format!("{}{}{end}{}", line("a", "O", 1), pad(over), line("b", "P", 1));
                 let entries = entries(&long);
                 assert_eq!(entries.len(), 2, "{end:?} {over}");
                 assert_eq!(cause(&entries[0]), Some(&Cause::TooLong), "{end:?} {over}");
@@ -296,9 +250,7 @@ mod tests {
         for round in 0..20_000 {
             let mut bytes = good.clone();
             for _ in 0..=(round % 4) {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let at = (state >> 33) as usize % bytes.len();
                 bytes[at] = (state >> 24) as u8;
             }

@@ -16,13 +16,7 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "line {}: {}: {}",
-            self.line,
-            self.cause,
-            self.cause.cure()
-        )
+        write!(f, "line {}: {}: {}", self.line, self.cause, self.cause.cure())
     }
 }
 
@@ -138,11 +132,7 @@ impl fmt::Display for Cause {
             Self::BadAmount { what } => write!(f, "\"amount_minor\" {what}"),
             Self::UnknownCurrency { code } => write!(f, "unknown currency {}", Shown(code)),
             Self::IdReused { id, first_line } => {
-                write!(
-                    f,
-                    "line {first_line} used the id {} for something else",
-                    Shown(id)
-                )
+                write!(f, "line {first_line} used the id {} for something else", Shown(id))
             }
             Self::TooMany => write!(f, "the file has more than {REQUESTS_MAX} requests"),
         }

@@ -74,9 +74,7 @@ impl Audit {
         };
         let mut paid: BTreeMap<String, Vec<Receipt>> = BTreeMap::new();
         for receipt in entries.iter().filter_map(ledger::Entry::receipt) {
-            paid.entry(receipt.reference.clone())
-                .or_default()
-                .push(receipt);
+            paid.entry(receipt.reference.clone()).or_default().push(receipt);
         }
         let mut written: BTreeMap<&str, usize> = BTreeMap::new();
         for letter in &letters {
@@ -89,16 +87,10 @@ impl Audit {
             audit.thread(thread, standing, &paid, written);
         }
         for reference in paid.keys() {
-            audit.complain(
-                reference,
-                "the bank has paid, and the journal has no such thread",
-            );
+            audit.complain(reference, "the bank has paid, and the journal has no such thread");
         }
         for thread in written.keys() {
-            audit.complain(
-                thread,
-                "a letter was written, and the journal has no such thread",
-            );
+            audit.complain(thread, "a letter was written, and the journal has no such thread");
         }
         if mode != Mode::None {
             let doubts: Vec<_> = audit.in_doubt.iter().map(|d| d.thread.clone()).collect();
@@ -116,10 +108,7 @@ impl Audit {
                 continue;
             };
             if !standings.contains_key(thread.as_str()) {
-                self.complain(
-                    thread.as_str(),
-                    "requested, and the journal has no such thread",
-                );
+                self.complain(thread.as_str(), "requested, and the journal has no such thread");
             }
         }
     }
@@ -167,10 +156,7 @@ impl Audit {
             }
         }
         if letters != letters_due {
-            self.complain(
-                thread,
-                &format!("{letters} letters were written, not {letters_due}"),
-            );
+            self.complain(thread, &format!("{letters} letters were written, not {letters_due}"));
         }
     }
 
@@ -192,14 +178,8 @@ impl Audit {
 
 /// Every thread of the journal. Nothing is hosted, so nothing runs.
 async fn standings(places: &Places) -> Result<BTreeMap<String, Standing>, StoryError> {
-    let journal = |source| StoryError::Journal {
-        path: places.journal.clone(),
-        source,
-    };
-    let book = Deedbook::open(&places.journal)
-        .start()
-        .await
-        .map_err(journal)?;
+    let journal = |source| StoryError::Journal { path: places.journal.clone(), source };
+    let book = Deedbook::open(&places.journal).start().await.map_err(journal)?;
     let listed = threads(&book, &Filter::default()).await.map_err(journal)?;
     let mut standings = BTreeMap::new();
     for info in listed {
@@ -213,20 +193,12 @@ async fn standings(places: &Places) -> Result<BTreeMap<String, Standing>, StoryE
 async fn standing(book: &Deedbook, info: &ThreadInfo) -> Result<Standing, deedbook::Error> {
     let detail = info.row.detail.as_deref().unwrap_or_default();
     if info.row.open_doubts > 0 {
-        let step = detail
-            .strip_prefix("step ")
-            .and_then(|rest| rest.split_once(": "));
+        let step = detail.strip_prefix("step ").and_then(|rest| rest.split_once(": "));
         let (step, why) = step.unwrap_or(("", detail));
-        return Ok(Standing::InDoubt {
-            step: step.to_owned(),
-            why: why.to_owned(),
-        });
+        return Ok(Standing::InDoubt { step: step.to_owned(), why: why.to_owned() });
     }
     if !info.row.status.is_ended() {
-        return Ok(Standing::Unfinished(format!(
-            "{} {detail}",
-            info.row.status
-        )));
+        return Ok(Standing::Unfinished(format!("{} {detail}", info.row.status)));
     }
     match book.wait::<RefundAgent>(info.id.as_str()).await {
         Ok(outcome) => Ok(Standing::Ended(outcome)),

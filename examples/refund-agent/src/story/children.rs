@@ -121,36 +121,20 @@ struct Spoken {
 
 impl Spoken {
     fn start(name: &'static str, command: io::Result<Command>) -> Result<Self, StoryError> {
-        let fault = |source| StoryError::Child {
-            child: name,
-            source,
-        };
+        let fault = |source| StoryError::Child { child: name, source };
         let mut child = command.and_then(|mut c| c.spawn()).map_err(fault)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(fault(io::Error::other(
-                "it has no standard input or output",
-            )));
+            return Err(fault(io::Error::other("it has no standard input or output")));
         };
-        Ok(Self {
-            name,
-            child,
-            input,
-            output: BufReader::new(output).lines(),
-        })
+        Ok(Self { name, child, input, output: BufReader::new(output).lines() })
     }
 
     fn fault(&self, source: io::Error) -> StoryError {
-        StoryError::Child {
-            child: self.name,
-            source,
-        }
+        StoryError::Child { child: self.name, source }
     }
 
     fn lost(&self, what: impl Into<String>) -> StoryError {
-        StoryError::Lost {
-            child: self.name,
-            what: what.into(),
-        }
+        StoryError::Lost { child: self.name, what: what.into() }
     }
 
     /// The next line; the end of the output is the end of the child, and unexpected.
@@ -167,21 +151,13 @@ impl Spoken {
 
     /// Closes its input, and waits for it to end well.
     async fn end(self) -> Result<(), StoryError> {
-        let Self {
-            name,
-            mut child,
-            input,
-            output: _output,
-        } = self;
+        let Self { name, mut child, input, output: _output } = self;
         drop(input);
         let lost = |what| StoryError::Lost { child: name, what };
         match tokio::time::timeout(END_TIMEOUT, child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(lost(format!("has failed at its end ({status})"))),
-            Ok(Err(source)) => Err(StoryError::Child {
-                child: name,
-                source,
-            }),
+            Ok(Err(source)) => Err(StoryError::Child { child: name, source }),
             Err(_) => Err(lost("does not end".to_owned())),
         }
     }
@@ -196,11 +172,7 @@ pub(super) struct BankChild {
 
 impl BankChild {
     pub(super) async fn start(options: &Options, places: &Places) -> Result<Self, StoryError> {
-        let mode = if options.faithless_bank {
-            Mode::None
-        } else {
-            options.bank_mode
-        };
+        let mode = if options.faithless_bank { Mode::None } else { options.bank_mode };
         let command = part("bank").map(|mut command| {
             command.arg("--ledger").arg(&places.ledger);
             command.args(["--mode", word(mode)]);
@@ -271,10 +243,8 @@ impl AgentChild {
     /// **Cancel safety.** Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Note, StoryError> {
         let line = self.spoken.line().await?;
-        serde_json::from_str(&line).map_err(|error| {
-            self.spoken
-                .lost(format!("has said what is no note ({error})"))
-        })
+        serde_json::from_str(&line)
+            .map_err(|error| self.spoken.lost(format!("has said what is no note ({error})")))
     }
 
     /// Hands it a person's answer.

@@ -31,9 +31,7 @@ impl Page {
     pub(super) fn new() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self {
-            colours: io::stdout().is_terminal() && !set("NO_COLOR") && !dumb,
-        }
+        Self { colours: io::stdout().is_terminal() && !set("NO_COLOR") && !dumb }
     }
 
     /// One line. What comes from data is shown by [`Shown`].
@@ -80,10 +78,7 @@ impl Page {
                 format!("will be killed at {}", holds.join(" or "))
             }
         };
-        self.line(
-            Look::Bold,
-            format_args!("\nagent {number}  pid {pid}  {until}"),
-        );
+        self.line(Look::Bold, format_args!("\nagent {number}  pid {pid}  {until}"));
     }
 
     pub(super) fn kill(&mut self, number: usize, pid: u32, point: Point, thread: &str) {
@@ -96,10 +91,7 @@ impl Page {
     }
 
     pub(super) fn asked(&mut self, thread: &str) {
-        self.line(
-            Look::Plain,
-            format_args!("  {:<10} waits for a person", Shown(thread)),
-        );
+        self.line(Look::Plain, format_args!("  {:<10} waits for a person", Shown(thread)));
     }
 
     pub(super) fn decision(&mut self, decision: &Decision) {
@@ -115,12 +107,7 @@ impl Page {
 
     pub(super) fn note(&mut self, note: &Note) {
         match note {
-            Note::Opened {
-                threads,
-                interrupted,
-                waiting,
-                in_doubt,
-            } => {
+            Note::Opened { threads, interrupted, waiting, in_doubt } => {
                 let text = format!(
                     "  journal open: {threads} threads, {interrupted} interrupted, {waiting} \
                      waiting for a person, {in_doubt} in doubt"
@@ -129,28 +116,16 @@ impl Page {
             }
             // Said once before, or followed by a line that says more.
             Note::Ended { before: true, .. } | Note::Begun { .. } => {}
-            Note::Ended {
-                thread, outcome, ..
-            } => {
+            Note::Ended { thread, outcome, .. } => {
                 let thread = Shown(thread);
-                self.line(
-                    Look::Plain,
-                    format_args!("  {thread:<10} {}", Told(outcome)),
-                );
+                self.line(Look::Plain, format_args!("  {thread:<10} {}", Told(outcome)));
             }
-            Note::Stopped {
-                thread,
-                in_doubt,
-                why,
-            } => {
+            Note::Stopped { thread, in_doubt, why } => {
                 let what = if *in_doubt { "in doubt" } else { "stopped" };
                 let text = format!("  {:<10} {what}: {}", Shown(thread), Shown(why));
                 self.line(Look::Bad, text);
             }
-            Note::Decided {
-                thread,
-                refused: Some(why),
-            } => {
+            Note::Decided { thread, refused: Some(why) } => {
                 let text = format!("  {:<10} answer refused: {}", Shown(thread), Shown(why));
                 self.line(Look::Faint, text);
             }
@@ -170,10 +145,7 @@ impl Display for Shown<'_> {
         for c in self.0.chars() {
             let steers = c.is_control()
                 || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
-                || matches!(
-                    c,
-                    '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}' | '\u{61c}'
-                );
+                || matches!(c, '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}' | '\u{61c}');
             if steers {
                 safe.extend(c.escape_default());
             } else {

@@ -23,12 +23,7 @@ impl Person {
     pub(super) const ANSWERS_EVERY: Duration = Duration::from_millis(120);
 
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            questions: VecDeque::new(),
-            asked: HashSet::new(),
-            answered: HashSet::new(),
-        }
+        Self { seed, questions: VecDeque::new(), asked: HashSet::new(), answered: HashSet::new() }
     }
 
     /// A new agent asks again what is still open.
@@ -62,17 +57,8 @@ impl Person {
             seeded = Seeded::new(seeded.next() ^ u64::from(byte));
         }
         let granted = seeded.below(4) > 0;
-        let reason = if granted {
-            "the photos show it"
-        } else {
-            "nothing in the file supports it"
-        };
-        Decision {
-            thread,
-            granted,
-            by: NAME.to_owned(),
-            reason: reason.to_owned(),
-        }
+        let reason = if granted { "the photos show it" } else { "nothing in the file supports it" };
+        Decision { thread, granted, by: NAME.to_owned(), reason: reason.to_owned() }
     }
 }
 

@@ -63,11 +63,7 @@ impl Plan {
         // Later arrivals need more requests than a short file has.
         let per_kill = requests.checked_div(kills.saturating_mul(3)).unwrap_or(1);
         let nth_max = u64::try_from(per_kill).unwrap_or(1).clamp(1, NTH_MAX);
-        Self {
-            left,
-            seeded,
-            nth_max,
-        }
+        Self { left, seeded, nth_max }
     }
 
     /// Where the next agent is to be held: at the next point, and as soon as a person is waited

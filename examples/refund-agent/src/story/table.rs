@@ -39,68 +39,26 @@ impl Told<'_> {
         let read = count(|entry| matches!(entry, Entry::Request(_)));
         let repeats = count(|entry| matches!(entry, Entry::Repeat { .. }));
         row(page, Look::Plain, "requests read", read, "");
-        row(
-            page,
-            Look::Plain,
-            "repeated lines",
-            repeats,
-            "the same thread, no second refund",
-        );
-        row(
-            page,
-            Look::Plain,
-            "refused lines",
-            count(|e| matches!(e, Entry::Refused(_))),
-            "",
-        );
+        row(page, Look::Plain, "repeated lines", repeats, "the same thread, no second refund");
+        row(page, Look::Plain, "refused lines", count(|e| matches!(e, Entry::Refused(_))), "");
         row(page, Look::Plain, "threads", self.audit.threads, "");
     }
 
     fn ends(&self, page: &mut Page) {
         let audit = self.audit;
         row(page, Look::Plain, "refunded", audit.refunded, "");
-        row(
-            page,
-            Look::Plain,
-            "rejected",
-            audit.rejected,
-            "by the rules or by the bank",
-        );
+        row(page, Look::Plain, "rejected", audit.rejected, "by the rules or by the bank");
         row(page, Look::Plain, "denied", audit.denied, "by a person");
         row(page, good_if(audit.failed == 0), "failed", audit.failed, "");
-        row(
-            page,
-            good_if(audit.in_doubt.is_empty()),
-            "in doubt",
-            audit.in_doubt.len(),
-            "",
-        );
-        row(
-            page,
-            Look::Plain,
-            "executed at the bank",
-            audit.bank.executed,
-            "by its own ledger",
-        );
+        row(page, good_if(audit.in_doubt.is_empty()), "in doubt", audit.in_doubt.len(), "");
+        row(page, Look::Plain, "executed at the bank", audit.bank.executed, "by its own ledger");
         let duplicates = audit.bank.duplicates;
-        row(
-            page,
-            good_if(duplicates == 0),
-            "duplicates",
-            duplicates,
-            "refunds paid twice",
-        );
+        row(page, good_if(duplicates == 0), "duplicates", duplicates, "refunds paid twice");
         row(page, Look::Plain, "letters", audit.letters, "");
     }
 
     fn kills(&self, page: &mut Page) {
-        row(
-            page,
-            Look::Plain,
-            "kills",
-            self.killed.len(),
-            "SIGKILL of the agent's process",
-        );
+        row(page, Look::Plain, "kills", self.killed.len(), "SIGKILL of the agent's process");
         let mut by_point: BTreeMap<Point, usize> = BTreeMap::new();
         for point in self.killed {
             *by_point.entry(*point).or_default() += 1;
@@ -111,10 +69,7 @@ impl Told<'_> {
         }
         if !self.spared.is_empty() {
             let spared: Vec<_> = self.spared.iter().map(|point| point.as_str()).collect();
-            let text = format!(
-                "  not reached before the work was done: {}",
-                spared.join(", ")
-            );
+            let text = format!("  not reached before the work was done: {}", spared.join(", "));
             page.line(Look::Plain, text);
         }
     }
@@ -151,10 +106,7 @@ impl Told<'_> {
 
     /// The command of a person who has looked into the bank's books.
     fn cure(&self, doubt: &InDoubt) -> String {
-        let receipt = doubt
-            .paid
-            .as_ref()
-            .filter(|_| doubt.step.starts_with("pay#"));
+        let receipt = doubt.paid.as_ref().filter(|_| doubt.step.starts_with("pay#"));
         let verdict = match receipt.and_then(|receipt| serde_json::to_string(receipt).ok()) {
             Some(receipt) => format!("--happened {}", quoted(&receipt)),
             None => "--did-not-happen".to_owned(),
@@ -184,19 +136,14 @@ impl Told<'_> {
         }
         let Self { places, audit, .. } = self;
         page.line(Look::Plain, "");
-        for (what, path) in [
-            ("journal", &places.journal),
-            ("ledger", &places.ledger),
-            ("letters", &places.outbox),
-        ] {
+        for (what, path) in
+            [("journal", &places.journal), ("ledger", &places.ledger), ("letters", &places.outbox)]
+        {
             let path = path.to_string_lossy();
             page.line(Look::Plain, format_args!("{what:<8} {}", Shown(&path)));
         }
         let journal = quoted(&places.journal.to_string_lossy());
-        page.line(
-            Look::Plain,
-            format_args!("try      deedbook --journal {journal} threads"),
-        );
+        page.line(Look::Plain, format_args!("try      deedbook --journal {journal} threads"));
         let shown = audit.example.as_deref().map(quoted);
         if let Some(thread) = shown {
             let text = format!("         deedbook --journal {journal} show {thread}");

@@ -21,15 +21,9 @@ async fn what_was_answered_survives_kill_9_and_is_replayed() {
 
     let bank = Process::start(&ledger, "keys", &[]);
     let client = bank.client();
-    assert_eq!(
-        client.refund(&refund("a"), "k", "a").await.unwrap(),
-        receipt
-    );
+    assert_eq!(client.refund(&refund("a"), "k", "a").await.unwrap(), receipt);
     let error = client.refund(&refund("b"), "k", "b").await.unwrap_err();
-    assert!(
-        matches!(error, BankError::Rejected { status: 422, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, BankError::Rejected { status: 422, .. }), "{error}");
     assert_eq!(client.ledger().await.unwrap().executed, 1);
 }
 
@@ -88,20 +82,14 @@ async fn killed_again_and_again_under_load_every_refund_is_there_once() {
         let entries = read(&ledger).unwrap();
         for (reference, id) in &answered {
             let found = entries.iter().filter_map(|entry| entry.receipt());
-            let ids: Vec<_> = found
-                .filter(|receipt| receipt.reference == *reference)
-                .map(|r| r.id)
-                .collect();
+            let ids: Vec<_> =
+                found.filter(|receipt| receipt.reference == *reference).map(|r| r.id).collect();
             assert_eq!(&ids, &[id.as_str()], "round {round}, reference {reference}");
         }
         assert_eq!(Summary::of(&entries).duplicates, 0);
         bank = Process::start(&ledger, "keys", &[]);
     }
-    assert!(
-        answered.len() > 20,
-        "only {} refunds in all rounds",
-        answered.len()
-    );
+    assert!(answered.len() > 20, "only {} refunds in all rounds", answered.len());
     let summary = bank.client().ledger().await.unwrap();
     assert_eq!(summary, Summary::of(&read(&ledger).unwrap()));
 }
@@ -117,10 +105,7 @@ async fn sigterm_lets_open_calls_finish() {
     client.ledger().await.unwrap();
     let call = tokio::spawn(async move { client.refund(&refund("a"), "k", "a").await });
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let sent = Command::new("kill")
-        .arg(bank.child.id().to_string())
-        .status()
-        .unwrap();
+    let sent = Command::new("kill").arg(bank.child.id().to_string()).status().unwrap();
     assert!(sent.success());
 
     assert_eq!(call.await.unwrap().unwrap().reference, "a");

@@ -15,10 +15,7 @@ const SECOND: Option<NonZeroU64> = NonZeroU64::new(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_there_is_not_applied() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let bank = Bank::new(format!("http://{free}")).unwrap();
     let error = bank.refund(&refund("a"), "k", "a").await.unwrap_err();
     assert!(matches!(error, BankError::NotApplied { .. }), "{error}");
@@ -45,14 +42,7 @@ async fn a_lost_answer_is_ambiguous_and_the_key_brings_the_receipt() {
     let error = client.refund(&refund("a"), "k", "a").await.unwrap_err();
     assert!(matches!(error, BankError::Ambiguous { .. }), "{error}");
     assert_eq!(client.ledger().await.unwrap().executed, 1);
-    assert_eq!(
-        client
-            .refund(&refund("a"), "k", "a")
-            .await
-            .unwrap()
-            .reference,
-        "a"
-    );
+    assert_eq!(client.refund(&refund("a"), "k", "a").await.unwrap().reference, "a");
     assert_eq!(client.ledger().await.unwrap().executed, 1);
 }
 
@@ -99,30 +89,16 @@ async fn clients_that_vanish_in_the_middle_harm_nobody() {
         let address = bank.url.strip_prefix("http://").unwrap();
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let head = "POST /refunds HTTP/1.1\r\nHost: bank\r\nContent-Type: application/json";
-        let rest = format!(
-            "Idempotency-Key: \"k\"\r\nContent-Length: {}\r\n\r\n",
-            whole.len()
-        );
-        stream
-            .write_all(format!("{head}\r\n{rest}{}", &whole[..sent]).as_bytes())
-            .unwrap();
+        let rest = format!("Idempotency-Key: \"k\"\r\nContent-Length: {}\r\n\r\n", whole.len());
+        stream.write_all(format!("{head}\r\n{rest}{}", &whole[..sent]).as_bytes()).unwrap();
     }
 
     // This one hangs up after its refund has begun, which a twin is told.
     let hasty = client.clone().with_timeout(Duration::from_millis(100));
-    while !matches!(
-        hasty.refund(&refund("a"), "a", "a").await,
-        Err(BankError::InFlight { .. })
-    ) {
-        assert_eq!(
-            client.ledger().await.unwrap().executed,
-            0,
-            "this machine is too slow"
-        );
+    while !matches!(hasty.refund(&refund("a"), "a", "a").await, Err(BankError::InFlight { .. })) {
+        assert_eq!(client.ledger().await.unwrap().executed, 0, "this machine is too slow");
     }
-    wait_for("the refund", || {
-        (read(&ledger).unwrap().len() == 1).then_some(())
-    });
+    wait_for("the refund", || (read(&ledger).unwrap().len() == 1).then_some(()));
     client.refund(&refund("b"), "b", "b").await.unwrap();
     let summary = client.ledger().await.unwrap();
     assert_eq!((summary.executed, summary.references), (2, 2));
@@ -133,11 +109,7 @@ async fn what_cannot_be_sent_is_not_sent() {
     let bank = InProcess::start(Mode::Keys, |_| {}).await;
     let long = "k".repeat(256);
     for key in ["", "é", "a\r\nX: y", &long] {
-        let error = bank
-            .client()
-            .refund(&refund("a"), key, "a")
-            .await
-            .unwrap_err();
+        let error = bank.client().refund(&refund("a"), key, "a").await.unwrap_err();
         assert!(matches!(error, BankError::Unsendable { .. }), "{error}");
         assert!(error.is_terminal() && error.is_not_applied());
     }
@@ -181,9 +153,7 @@ async fn one_connection_serves_calls_that_follow_each_other() {
                 if line.is_empty() {
                     let body = r#"{"executed":7,"references":7,"duplicates":0,"rejected":0,"by_currency":{}}"#;
                     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-                    stream
-                        .write_all(format!("{head}{body}").as_bytes())
-                        .unwrap();
+                    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
                 }
             }
         }

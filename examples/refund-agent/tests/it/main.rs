@@ -7,10 +7,7 @@
     reason = "a test ends at the first surprise"
 )]
 #![expect(clippy::indexing_slicing, reason = "a test ends at the first surprise")]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "real processes live in real time"
-)]
+#![expect(clippy::disallowed_methods, reason = "real processes live in real time")]
 
 mod durability;
 mod faults;

@@ -24,10 +24,7 @@ fn refunds() -> Vec<Refund> {
 fn it_is_varied() {
     let entries = entries();
     assert!(entries.len() >= 48, "{} lines", entries.len());
-    let repeats = entries
-        .iter()
-        .filter(|entry| matches!(entry, Entry::Repeat { .. }))
-        .count();
+    let repeats = entries.iter().filter(|entry| matches!(entry, Entry::Repeat { .. })).count();
     assert_eq!(repeats, 2);
     let same_order = entries.iter().filter(
         |entry| matches!(entry, Entry::Request(request) if request.order_seen_at.is_some()),
@@ -35,21 +32,14 @@ fn it_is_varied() {
     assert_eq!(same_order.count(), 1);
 
     let refunds = refunds();
-    let decimals: BTreeSet<u8> = refunds
-        .iter()
-        .map(|refund| refund.currency.decimals())
-        .collect();
+    let decimals: BTreeSet<u8> = refunds.iter().map(|refund| refund.currency.decimals()).collect();
     assert_eq!(decimals, BTreeSet::from([0, 2, 3]));
     let currencies: BTreeSet<_> = refunds.iter().map(|refund| refund.currency).collect();
     assert!(currencies.len() >= 12, "{currencies:?}");
     let amounts = refunds.iter().map(|refund| refund.amount_minor);
-    assert_eq!(
-        (amounts.clone().min(), amounts.max()),
-        (Some(1), Some(6_500_000))
-    );
-    for script in [
-        'ë', '佐', 'ف', '🦊', '\u{301}', '\u{200d}', 'Σ', '김', 'श', '\\', '"', '\'',
-    ] {
+    assert_eq!((amounts.clone().min(), amounts.max()), (Some(1), Some(6_500_000)));
+    for script in ['ë', '佐', 'ف', '🦊', '\u{301}', '\u{200d}', 'Σ', '김', 'श', '\\', '"', '\'']
+    {
         let found = refunds.iter().any(|refund| {
             refund.customer.to_uppercase().contains(script) || refund.customer.contains(script)
         });
@@ -106,12 +96,7 @@ fn the_judge_finds_all_three_verdicts_in_it() {
             Verdict::NeedsHuman { .. } => human.push(refund.id),
         }
     }
-    assert_eq!(
-        human,
-        [
-            "rq-1017", "rq-1018", "rq-1031", "rq-1035", "rq-1038", "rq-1045"
-        ]
-    );
+    assert_eq!(human, ["rq-1017", "rq-1018", "rq-1031", "rq-1035", "rq-1038", "rq-1045"]);
     assert_eq!((approved, rejected), (35, 1));
 }
 
@@ -127,15 +112,9 @@ async fn the_bank_executes_all_but_three_of_its_requests() {
             Err(error) => panic!("{error}"),
         }
     }
-    let refused: Vec<_> = refused
-        .iter()
-        .map(|(id, code)| (id.as_str(), code.as_str()))
-        .collect();
-    let expected = [
-        ("rq-1034", "closed-order"),
-        ("rq-1035", "unknown-currency"),
-        ("rq-1045", "over-limit"),
-    ];
+    let refused: Vec<_> = refused.iter().map(|(id, code)| (id.as_str(), code.as_str())).collect();
+    let expected =
+        [("rq-1034", "closed-order"), ("rq-1035", "unknown-currency"), ("rq-1045", "over-limit")];
     assert_eq!(refused, expected);
     let summary = client.ledger().await.unwrap();
     assert_eq!(summary.executed, refunds.len() as u64 - 3);

@@ -97,8 +97,7 @@ fn lines(count: usize) -> String {
 
 #[track_caller]
 fn every_refund_once(told: &Told, kills: usize) {
-    told.ends_with(0)
-        .says("the bank's ledger and the journal agree");
+    told.ends_with(0).says("the bank's ledger and the journal agree");
     assert_eq!(told.row("duplicates"), 0);
     assert_eq!(told.row("in doubt"), 0);
     assert_eq!(told.row("kills"), kills, "{}", told.text);
@@ -143,11 +142,7 @@ async fn with_neither_doubts_are_left_to_a_person_and_nothing_is_paid_twice() {
     assert_eq!(told.row("kills"), 6, "{}", told.text);
     assert_eq!(told.row("duplicates"), 0);
     let doubts = told.row("in doubt");
-    assert!(
-        doubts > 0,
-        "a kill after the effect leaves a doubt:\n{}",
-        told.text
-    );
+    assert!(doubts > 0, "a kill after the effect leaves a doubt:\n{}", told.text);
     assert_eq!(told.text.matches("settle it: deedbook").count(), doubts);
     assert!(told.row("executed at the bank") > told.row("refunded"));
 
@@ -165,10 +160,7 @@ async fn settle_by_the_books(place: &Place) {
         .map(|receipt| (receipt.reference.clone(), receipt))
         .collect();
     let book = Deedbook::open(place.journal()).start().await.unwrap();
-    let filter = Filter {
-        doubts_only: true,
-        ..Filter::default()
-    };
+    let filter = Filter { doubts_only: true, ..Filter::default() };
     for info in book.threads(&filter, None, 100).await.unwrap().items {
         let thread = info.id.as_str();
         let resolution = match paid.get(thread) {
@@ -186,14 +178,7 @@ async fn settle_by_the_books(place: &Place) {
 fn a_bank_that_loses_answers_and_a_second_and_third_telling_change_nothing() {
     for mode in ["keys", "lookup"] {
         let place = Place::new(&lines(20));
-        let faults = [
-            "--bank-mode",
-            mode,
-            "--lose-reply-every",
-            "4",
-            "--fail-every",
-            "5",
-        ];
+        let faults = ["--bank-mode", mode, "--lose-reply-every", "4", "--fail-every", "5"];
         let first = place.tell(&[&faults[..], &["--kills", "2"]].concat());
         every_refund_once(&first, 2);
         for kills in ["2", "0"] {
@@ -275,9 +260,7 @@ fn ids_of_any_kind_are_threads_and_one_that_is_too_long_is_refused() {
 fn a_bank_that_breaks_its_promise_is_found_out() {
     let place = Place::new(&lines(16));
     let told = place.tell(&["--faithless-bank", "--kills", "3"]);
-    told.ends_with(1)
-        .says("DISAGREE")
-        .says("the bank has paid 2 times");
+    told.ends_with(1).says("DISAGREE").says("the bank has paid 2 times");
     assert!(told.row("duplicates") > 0);
 }
 
@@ -290,10 +273,7 @@ fn a_ledger_with_a_line_too_many_or_too_few_is_found_out() {
     let renamed = first.replace("\"reference\":\"rq-", "\"reference\":\"other-");
     assert_ne!(first, renamed);
     for (ledger, complaint) in [
-        (
-            format!("{good}{renamed}\n"),
-            "the journal has no such thread",
-        ),
+        (format!("{good}{renamed}\n"), "the journal has no such thread"),
         (format!("{good}{first}\n"), "the bank has paid 2 times"),
         (rest.to_owned(), "refunded, and the bank has not paid"),
         (
@@ -342,11 +322,7 @@ fn wrong_usage_and_missing_files_are_told_apart() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refund-agent"));
     let missing = told(command.args(["--discard", "--refunds", "/nowhere/r.jsonl"]));
     assert_eq!(missing.code, Some(1));
-    assert!(
-        missing.errors.contains("/nowhere/r.jsonl"),
-        "{}",
-        missing.errors
-    );
+    assert!(missing.errors.contains("/nowhere/r.jsonl"), "{}", missing.errors);
 }
 
 #[test]
@@ -356,10 +332,7 @@ fn a_folder_of_its_own_is_left_or_discarded() {
     std::fs::write(&requests, lines(1)).unwrap();
     let tell = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_refund-agent"));
-        command
-            .env("TMPDIR", temporary.path())
-            .arg("--refunds")
-            .arg(&requests);
+        command.env("TMPDIR", temporary.path()).arg("--refunds").arg(&requests);
         told(command.args(["--no-kill"]).args(more)).ends_with(0);
         std::fs::read_dir(temporary.path()).unwrap().count() - 1
     };

@@ -31,12 +31,7 @@ impl InProcess {
         let served = tokio::spawn(async move {
             server.run(async { ended.await.unwrap_or_default() }).await;
         });
-        Self {
-            folder,
-            url,
-            end,
-            served,
-        }
+        Self { folder, url, end, served }
     }
 
     pub(crate) fn client(&self) -> Bank {
@@ -78,10 +73,7 @@ impl Process {
             assert_eq!(child.try_wait().unwrap(), None, "the bank ended early");
             std::fs::read_to_string(&ready).ok()
         });
-        Self {
-            child,
-            url: url.trim().to_owned(),
-        }
+        Self { child, url: url.trim().to_owned() }
     }
 
     pub(crate) fn client(&self) -> Bank {
@@ -108,10 +100,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "waited too long for {what}"
-        );
+        assert!(start.elapsed() < Duration::from_secs(20), "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -150,16 +139,9 @@ impl Raw {
     #[track_caller]
     pub(crate) fn is_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{}", self.body);
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json")
-        );
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
         let problem: serde_json::Value = serde_json::from_str(&self.body).unwrap();
-        assert_eq!(
-            problem["type"],
-            format!("urn:refund-bank:{code}"),
-            "{problem}"
-        );
+        assert_eq!(problem["type"], format!("urn:refund-bank:{code}"), "{problem}");
         assert_eq!(problem["status"], status);
         assert!(problem["title"].is_string() && problem["detail"].is_string());
     }
@@ -168,9 +150,7 @@ impl Raw {
 /// A connection without any library in between. Opened, and the request written, at once.
 fn open_raw(url: &str, method: &str, path: &str, headers: &[&str], body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: bank\r\nConnection: close\r\n");
     for header in headers {
         head.push_str(header);
@@ -188,19 +168,13 @@ fn read_raw(mut stream: TcpStream) -> Option<Raw> {
     stream.read_to_string(&mut text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Raw {
-        status,
-        head: head.to_owned(),
-        body: body.to_owned(),
-    })
+    Some(Raw { status, head: head.to_owned(), body: body.to_owned() })
 }
 
 pub(crate) async fn ask(url: &str, method: &str, path: &str, headers: &[&str], body: &str) -> Raw {
     let (url, method, path) = (url.to_owned(), method.to_owned(), path.to_owned());
-    let (headers, body): (Vec<_>, _) = (
-        headers.iter().map(|header| (*header).to_owned()).collect(),
-        body.to_owned(),
-    );
+    let (headers, body): (Vec<_>, _) =
+        (headers.iter().map(|header| (*header).to_owned()).collect(), body.to_owned());
     tokio::task::spawn_blocking(move || {
         let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
         read_raw(open_raw(&url, &method, &path, &headers, &body)).expect("an answer")

@@ -9,14 +9,7 @@ async fn a_look_up_finds_what_was_executed_and_nothing_else() {
     let bank = InProcess::start(Mode::Lookup, |_| {}).await;
     let client = bank.client();
     // Names that a careless client would cut at the first special character.
-    let names = [
-        "rq-1",
-        "rq-1 ",
-        "a/b?c&d=e+f",
-        "50%",
-        "李 🦊 e\u{301}",
-        "\"\n\\",
-    ];
+    let names = ["rq-1", "rq-1 ", "a/b?c&d=e+f", "50%", "李 🦊 e\u{301}", "\"\n\\"];
     for name in names {
         assert_eq!(client.find(name).await.unwrap(), None, "{name:?}");
         let receipt = client.refund(&refund("a"), "k", name).await.unwrap();
@@ -31,9 +24,7 @@ async fn a_look_up_finds_what_was_executed_and_nothing_else() {
         "/refunds?reference=%",
         "/refunds?reference=a&b=c",
     ] {
-        ask(&bank.url, "GET", path, &[], "")
-            .await
-            .is_problem(400, "bad-lookup");
+        ask(&bank.url, "GET", path, &[], "").await.is_problem(400, "bad-lookup");
     }
 }
 
@@ -46,16 +37,9 @@ async fn keys_are_ignored_and_the_ledger_shows_the_duplicates() {
         let second = client.refund(&refund("a"), "k", "a").await.unwrap();
         client.refund(&refund("b"), "k", "b").await.unwrap();
         assert_ne!(first.id, second.id);
-        assert_eq!(
-            post(&bank.url, &[], &body("c", 1)).await.status,
-            201,
-            "{mode:?}"
-        );
+        assert_eq!(post(&bank.url, &[], &body("c", 1)).await.status, 201, "{mode:?}");
         let summary = client.ledger().await.unwrap();
-        assert_eq!(
-            (summary.executed, summary.references, summary.duplicates),
-            (4, 3, 1)
-        );
+        assert_eq!((summary.executed, summary.references, summary.duplicates), (4, 3, 1));
         if mode == Mode::Lookup {
             assert_eq!(client.find("a").await.unwrap(), Some(first));
         }

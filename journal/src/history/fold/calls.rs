@@ -16,13 +16,8 @@ use crate::{
 const PROBE: &str = "probe";
 
 /// The reasons of `step.unknown`.
-const UNKNOWN: [Doubt; 5] = [
-    Doubt::Timeout,
-    Doubt::Panic,
-    Doubt::Dropped,
-    Doubt::Unlabelled,
-    Doubt::Cancelled,
-];
+const UNKNOWN: [Doubt; 5] =
+    [Doubt::Timeout, Doubt::Panic, Doubt::Dropped, Doubt::Unlabelled, Doubt::Cancelled];
 
 impl History {
     pub(super) fn intent(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
@@ -64,10 +59,7 @@ impl History {
 
     /// A record that opens a call.
     pub(super) fn open(&mut self, header: &Header, payloads: &[Payload], kind: CallKind) -> Fold {
-        let place = header
-            .place
-            .as_ref()
-            .ok_or("it does not say which call it opens")?;
+        let place = header.place.as_ref().ok_or("it does not say which call it opens")?;
         let args = bytes(payloads, Role::Args);
         let id = self.step_id(place, args.as_deref())?;
         if kind == CallKind::Timer && header.due.is_none() {
@@ -107,10 +99,7 @@ impl History {
             probes: 0,
             probe_due: None,
             late: Vec::new(),
-            outcome: read.then_some(Outcome {
-                position: header.n,
-                answer,
-            }),
+            outcome: read.then_some(Outcome { position: header.n, answer }),
         });
         Ok(())
     }
@@ -134,13 +123,7 @@ impl History {
                 let form = form.map_err(|_| "its arguments have no canonical form")?;
                 let fingerprint = Fingerprint::of(&self.secret, &form);
                 let occurrence = place.occurrence;
-                StepId::scoped(
-                    name,
-                    Identity::Arguments {
-                        fingerprint,
-                        occurrence,
-                    },
-                )
+                StepId::scoped(name, Identity::Arguments { fingerprint, occurrence })
             }
         })
     }
@@ -292,10 +275,7 @@ impl History {
 
     fn subject(&mut self, header: &Header, kind: CallKind) -> Result<&mut Call, &'static str> {
         let opened = header.call;
-        self.subject_at(
-            opened.ok_or("it does not say which call it is about")?,
-            kind,
-        )
+        self.subject_at(opened.ok_or("it does not say which call it is about")?, kind)
     }
 
     fn subject_at(&mut self, opened: Position, kind: CallKind) -> Result<&mut Call, &'static str> {

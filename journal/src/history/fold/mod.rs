@@ -58,9 +58,7 @@ impl History {
     pub fn apply(&mut self, header: &Header, payloads: &[Payload]) -> Result<(), HistoryError> {
         let begins_run = matches!(header.kind, Kind::ThreadStart | Kind::ThreadResume);
         let run = if begins_run { header.n } else { self.run };
-        let folded = self
-            .follows(header, run)
-            .and_then(|()| self.fold(header, payloads));
+        let folded = self.follows(header, run).and_then(|()| self.fold(header, payloads));
         folded.map_err(|why| HistoryError {
             n: header.n,
             kind: header.kind.as_str().to_owned(),
@@ -168,10 +166,7 @@ impl History {
         if self.under_way(header.epoch) {
             return Err("an attempt is still under way");
         }
-        self.episode = self
-            .episode
-            .checked_add(1)
-            .ok_or("it has too many episodes")?;
+        self.episode = self.episode.checked_add(1).ok_or("it has too many episodes")?;
         self.episode_from = header.n;
         self.input = bytes(payloads, Role::Input);
         for queue in self.signals.values_mut() {
@@ -190,22 +185,14 @@ impl History {
         };
         let failure = bytes(payloads, Role::Error).and_then(|b| failure(&b));
         let result = bytes(payloads, Role::Result);
-        self.end = Some(End {
-            status,
-            position: header.n,
-            result,
-            failure,
-        });
+        self.end = Some(End { status, position: header.n, result, failure });
         Ok(())
     }
 
     fn signal(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
         let name = header.why.clone().ok_or("it does not name the signal")?;
         let value = bytes(payloads, Role::Value);
-        let signal = Signal {
-            position: header.n,
-            value,
-        };
+        let signal = Signal { position: header.n, value };
         self.signals.entry(name).or_default().push(signal);
         Ok(())
     }
@@ -228,10 +215,7 @@ impl History {
 }
 
 fn bytes(payloads: &[Payload], role: Role) -> Option<Arc<[u8]>> {
-    payloads
-        .iter()
-        .find(|p| p.role == role)
-        .map(|p| p.bytes.clone())
+    payloads.iter().find(|p| p.role == role).map(|p| p.bytes.clone())
 }
 
 fn failure(bytes: &[u8]) -> Option<Failure> {

@@ -31,12 +31,7 @@ fn attempts(policy: Policy, number: u32, ambiguous: bool) -> (Call, Terms) {
 fn every_end_under_every_policy() {
     use EndKind::{Fail, Unknown};
     let record = |kind, why, due| EndRecord { kind, why, due };
-    let policies = [
-        Policy::Read,
-        Policy::Idempotent,
-        Policy::Reconcile,
-        Policy::AtMostOnce,
-    ];
+    let policies = [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce];
     for policy in policies {
         for number in 1..=3 {
             for ambiguous in [false, true] {
@@ -45,11 +40,7 @@ fn every_end_under_every_policy() {
                 let more = number < 3;
                 let case = format!("{policy:?} {number} {ambiguous}");
                 let end = |end| ended(&call, &terms, end, DUE);
-                assert_eq!(
-                    end(Ended::Terminal),
-                    record(Fail, "terminal", None),
-                    "{case}"
-                );
+                assert_eq!(end(Ended::Terminal), record(Fail, "terminal", None), "{case}");
                 let wanted = match (more, ambiguous && policy != Policy::Read) {
                     (true, _) => record(Fail, "not_applied", Some(DUE)),
                     (false, true) => record(Fail, "not_applied", None),
@@ -81,10 +72,7 @@ fn every_end_under_every_policy() {
 #[test]
 fn a_read_that_died_and_then_fails_is_exhausted_and_not_tried_for_ever() {
     let mut thread = Thread::new();
-    let once = Terms {
-        attempts_max: 1,
-        ..terms(Policy::Read)
-    };
+    let once = Terms { attempts_max: 1, ..terms(Policy::Read) };
     let call = thread.open("look", &once);
     thread.crash();
     thread.put(thread.again(call));
@@ -97,12 +85,7 @@ fn a_read_that_died_and_then_fails_is_exhausted_and_not_tried_for_ever() {
 /// What `ended` says is a record that the fold takes, and what stands then never contradicts it.
 #[test]
 fn every_end_is_a_record_that_fits() {
-    for policy in [
-        Policy::Read,
-        Policy::Idempotent,
-        Policy::Reconcile,
-        Policy::AtMostOnce,
-    ] {
+    for policy in [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce] {
         for end in [
             Ended::Terminal,
             Ended::NotApplied,

@@ -10,11 +10,7 @@ fn refused(thread: &Thread, draft: Draft, change: Break) -> String {
     let mut thread = thread.clone();
     let mut pen = thread.pen.clone();
     let (mut header, record) = pen.write(draft, at(thread.now), &mut || [9; 32]);
-    thread
-        .history
-        .clone()
-        .apply(&header, &record.payloads)
-        .unwrap();
+    thread.history.clone().apply(&header, &record.payloads).unwrap();
     change(&mut header);
     let before = format!("{:?}", thread.history);
     let error = thread.history.apply(&header, &record.payloads).unwrap_err();
@@ -30,10 +26,7 @@ fn rule_1_positions_threads_times_epochs_and_runs() {
     let changes: [(Break, &str); 9] = [
         (|h| h.n = 1, "position"),
         (|h| h.n = 3, "position"),
-        (
-            |h| h.thread = ThreadId::new("other").unwrap(),
-            "another thread",
-        ),
+        (|h| h.thread = ThreadId::new("other").unwrap(), "another thread"),
         (|h| h.time = at(99), "time"),
         (|h| h.epoch = Epoch(1), "epoch"),
         (|h| h.run = 0, "run"),
@@ -50,20 +43,11 @@ fn rule_1_positions_threads_times_epochs_and_runs() {
 #[test]
 fn rule_2_a_thread_begins_with_its_start_and_has_one() {
     let mut thread = Thread::empty();
-    for draft in [
-        thread.timer("nap", 200),
-        thread.signal("s", 1),
-        thread.draft(Kind::Marker),
-    ] {
+    for draft in [thread.timer("nap", 200), thread.signal("s", 1), thread.draft(Kind::Marker)] {
         assert!(thread.attempt(draft).unwrap_err().contains("begins"));
     }
     let no_workflow = thread.draft(Kind::ThreadStart);
-    assert!(
-        thread
-            .attempt(no_workflow)
-            .unwrap_err()
-            .contains("workflow")
-    );
+    assert!(thread.attempt(no_workflow).unwrap_err().contains("workflow"));
     let mut thread = Thread::new();
     let start = thread.draft(Kind::ThreadStart);
     let start = start.with(|h| h.workflow = Some("refund".into()));
@@ -80,13 +64,7 @@ fn rule_3_behind_the_end_there_are_only_facts() {
     let mut thread = Thread::new();
     let idem = terms(Policy::Idempotent);
     let open = thread.open("open", &idem);
-    let call = thread.open(
-        "pay",
-        &Terms {
-            abandon: true,
-            ..idem
-        },
-    );
+    let call = thread.open("pay", &Terms { abandon: true, ..idem });
     let timer = thread.put(thread.timer("nap", 100));
     let end = thread.draft(Kind::ThreadEnd);
     assert!(thread.attempt(end.clone()).unwrap_err().contains("how"));
@@ -104,9 +82,7 @@ fn rule_3_behind_the_end_there_are_only_facts() {
         thread.resolve(call, "happened", "user:bob"),
         thread.about(Kind::TimerFired, timer),
         thread.signal("s", 1),
-        thread
-            .draft(Kind::Marker)
-            .with(|h| h.why = Some("cancel".into())),
+        thread.draft(Kind::Marker).with(|h| h.why = Some("cancel".into())),
     ] {
         assert!(thread.attempt(draft).unwrap_err().contains("ended"));
     }
@@ -124,11 +100,7 @@ fn rule_4_a_place_is_opened_once_and_a_name_has_one_kind_of_identity() {
     thread.open("x", &terms);
     thread.put(thread.timer("x", 200));
     thread.put(thread.approval("x"));
-    for draft in [
-        thread.opening("x", &terms),
-        thread.timer("x", 200),
-        thread.approval("x"),
-    ] {
+    for draft in [thread.opening("x", &terms), thread.timer("x", 200), thread.approval("x")] {
         assert!(thread.attempt(draft).unwrap_err().contains("open already"));
     }
     let by_key = |key: Option<&str>| {
@@ -140,12 +112,7 @@ fn rule_4_a_place_is_opened_once_and_a_name_has_one_kind_of_identity() {
         }
     };
     let other = thread.opening("x", &terms).with(by_key(Some("k")));
-    assert!(
-        thread
-            .attempt(other)
-            .unwrap_err()
-            .contains("kind of identity")
-    );
+    assert!(thread.attempt(other).unwrap_err().contains("kind of identity"));
     for key in [None, Some(""), Some(&*"k".repeat(1025))] {
         let draft = thread.opening("y", &terms).with(by_key(key));
         assert!(thread.attempt(draft).unwrap_err().contains("business key"));
@@ -168,12 +135,7 @@ fn rule_4_a_place_is_opened_once_and_a_name_has_one_kind_of_identity() {
     thread.put(arguments(&thread, Some(encoded(2))));
     let same = arguments(&thread, Some(encoded(1.0)));
     assert!(thread.attempt(same).unwrap_err().contains("open already"));
-    assert!(
-        thread
-            .attempt(arguments(&thread, None))
-            .unwrap_err()
-            .contains("erased")
-    );
+    assert!(thread.attempt(arguments(&thread, None)).unwrap_err().contains("erased"));
     let nan = arguments(&thread, Some(encoded(f64::NAN)));
     assert!(thread.attempt(nan).unwrap_err().contains("canonical"));
 }
@@ -186,12 +148,9 @@ fn rule_5_a_record_is_about_an_open_call_of_its_kind() {
     let asked = thread.put(thread.approval("ok?"));
     let granted = |h: &mut Header| h.verdict = Some("granted".into());
     let one = |h: &mut Header| h.attempt = Some(1);
-    for (call, word) in [
-        (99, "not open"),
-        (0, "not open"),
-        (timer, "another kind"),
-        (asked, "kind"),
-    ] {
+    for (call, word) in
+        [(99, "not open"), (0, "not open"), (timer, "another kind"), (asked, "kind")]
+    {
         for draft in [
             thread.again(call).with(one),
             thread.done(call).with(one),
@@ -205,22 +164,13 @@ fn rule_5_a_record_is_about_an_open_call_of_its_kind() {
         }
     }
     for call in [step, asked, 99] {
-        assert!(
-            thread
-                .attempt(thread.about(Kind::TimerFired, call))
-                .is_err()
-        );
+        assert!(thread.attempt(thread.about(Kind::TimerFired, call)).is_err());
     }
     for call in [step, timer, 99] {
         let draft = thread.about(Kind::ApprovalDecide, call).with(granted);
         assert!(thread.attempt(draft).is_err());
     }
-    for kind in [
-        Kind::StepDone,
-        Kind::StepResolve,
-        Kind::TimerFired,
-        Kind::ApprovalDecide,
-    ] {
+    for kind in [Kind::StepDone, Kind::StepResolve, Kind::TimerFired, Kind::ApprovalDecide] {
         let draft = thread.draft(kind).with(one).with(granted);
         assert!(thread.attempt(draft).unwrap_err().contains("which call"));
     }
@@ -243,12 +193,7 @@ fn rule_6_attempts_follow_each_other_and_end_once() {
         assert!(why.contains(word), "{why}");
     }
     let call = thread.open("pay", &idem);
-    assert!(
-        thread
-            .attempt(thread.again(call))
-            .unwrap_err()
-            .contains("under way")
-    );
+    assert!(thread.attempt(thread.again(call)).unwrap_err().contains("under way"));
     let number = |n| move |h: &mut Header| h.attempt = n;
     for n in [None, Some(2), Some(0)] {
         assert!(thread.attempt(thread.done(call).with(number(n))).is_err());
@@ -284,32 +229,17 @@ fn rule_6_attempts_follow_each_other_and_end_once() {
     thread.put(thread.again(call));
     // G6: the result of a run that was fenced can only be late.
     thread.crash();
-    assert!(
-        thread
-            .attempt(thread.done(call))
-            .unwrap_err()
-            .contains("late")
-    );
+    assert!(thread.attempt(thread.done(call)).unwrap_err().contains("late"));
     thread.put(thread.about(Kind::StepLate, call));
     let no_such = thread.about(Kind::StepLate, call).with(number(Some(9)));
-    assert!(
-        thread
-            .attempt(no_such)
-            .unwrap_err()
-            .contains("no such attempt")
-    );
+    assert!(thread.attempt(no_such).unwrap_err().contains("no such attempt"));
     thread.put(thread.again(call));
     thread.put(thread.done(call));
 }
 
 #[test]
 fn g3_rule_7_a_step_is_settled_at_most_once() {
-    let policies = [
-        Policy::Read,
-        Policy::Idempotent,
-        Policy::Reconcile,
-        Policy::AtMostOnce,
-    ];
+    let policies = [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce];
     for policy in policies {
         for first in 0..5 {
             let mut thread = Thread::new();
@@ -343,10 +273,7 @@ fn g3_rule_7_a_step_is_settled_at_most_once() {
             }
             thread.put(thread.about(Kind::StepLate, call));
             let recorded = thread.history.opened_at(call).unwrap();
-            let same = recorded
-                .outcome
-                .as_ref()
-                .map(|o| (o.position, o.answer.clone()));
+            let same = recorded.outcome.as_ref().map(|o| (o.position, o.answer.clone()));
             assert_eq!(same, answer.map(|o| (o.position, o.answer)));
             assert_eq!(recorded.late.len(), 1);
             assert_eq!(thread.history.doubts(at(9999)).count(), 0);
@@ -364,12 +291,7 @@ fn rule_8_only_what_is_not_under_way_is_resolved() {
     }
     thread.crash();
     let draft = thread.resolve(call, "perhaps", "probe");
-    assert!(
-        thread
-            .attempt(draft)
-            .unwrap_err()
-            .contains("what was found")
-    );
+    assert!(thread.attempt(draft).unwrap_err().contains("what was found"));
     thread.put(thread.resolve(call, "did_not_happen", "probe"));
     thread.put(thread.again(call));
     let draft = thread.resolve(call, "happened", "probe");
@@ -385,76 +307,36 @@ fn rule_9_timers_and_approvals() {
     let asked = thread.put(thread.approval("ok?"));
     thread.now = 149;
     let fire = thread.about(Kind::TimerFired, timer);
-    assert!(
-        thread
-            .attempt(fire.clone())
-            .unwrap_err()
-            .contains("not due")
-    );
+    assert!(thread.attempt(fire.clone()).unwrap_err().contains("not due"));
     thread.now = 150;
     thread.put(fire.clone());
     assert!(thread.attempt(fire).unwrap_err().contains("settled"));
     let decide = |word: Option<&str>| {
         let word: Option<Arc<str>> = word.map(Into::into);
-        thread
-            .about(Kind::ApprovalDecide, asked)
-            .with(|h| h.verdict = word)
+        thread.about(Kind::ApprovalDecide, asked).with(|h| h.verdict = word)
     };
-    let (none, other, yes, no) = (
-        decide(None),
-        decide(Some("perhaps")),
-        decide(Some("granted")),
-        decide(Some("denied")),
-    );
+    let (none, other, yes, no) =
+        (decide(None), decide(Some("perhaps")), decide(Some("granted")), decide(Some("denied")));
     for draft in [none, other] {
         assert!(thread.attempt(draft).unwrap_err().contains("decided"));
     }
     thread.put(no.with(|h| h.by = Some("user:bob".into())));
     assert!(thread.attempt(yes).unwrap_err().contains("settled"));
-    let answer = &thread
-        .history
-        .opened_at(asked)
-        .unwrap()
-        .outcome
-        .as_ref()
-        .unwrap()
-        .answer;
+    let answer = &thread.history.opened_at(asked).unwrap().outcome.as_ref().unwrap().answer;
     let by = "user:bob".into();
     let reason = None;
-    assert_eq!(
-        *answer,
-        Answer::Decided {
-            granted: false,
-            by,
-            reason
-        }
-    );
+    assert_eq!(*answer, Answer::Decided { granted: false, by, reason });
 }
 
 #[test]
 fn signals_markers_and_cancellations_keep_their_order_and_their_first_word() {
     let mut thread = Thread::new();
-    assert!(
-        thread
-            .attempt(thread.draft(Kind::Signal))
-            .unwrap_err()
-            .contains("name")
-    );
-    assert!(
-        thread
-            .attempt(thread.draft(Kind::Marker))
-            .unwrap_err()
-            .contains("name")
-    );
+    assert!(thread.attempt(thread.draft(Kind::Signal)).unwrap_err().contains("name"));
+    assert!(thread.attempt(thread.draft(Kind::Marker)).unwrap_err().contains("name"));
     let first = thread.put(thread.signal("s", 1));
     thread.put(thread.signal("other", 9));
     let second = thread.put(thread.signal("s", 2));
-    let positions: Vec<_> = thread
-        .history
-        .signals("s")
-        .iter()
-        .map(|s| s.position)
-        .collect();
+    let positions: Vec<_> = thread.history.signals("s").iter().map(|s| s.position).collect();
     assert_eq!(positions, [first, second]);
     let patch = |thread: &Thread, verdict: Option<&str>| {
         let verdict: Option<Arc<str>> = verdict.map(Into::into);
@@ -464,12 +346,7 @@ fn signals_markers_and_cancellations_keep_their_order_and_their_first_word() {
         })
     };
     for word in [None, Some("yes")] {
-        assert!(
-            thread
-                .attempt(patch(&thread, word))
-                .unwrap_err()
-                .contains("answered")
-        );
+        assert!(thread.attempt(patch(&thread, word)).unwrap_err().contains("answered"));
     }
     thread.put(patch(&thread, Some("false")));
     thread.put(patch(&thread, Some("true")));
@@ -489,9 +366,7 @@ fn signals_markers_and_cancellations_keep_their_order_and_their_first_word() {
     let cancelled = thread.history.cancellation().unwrap();
     assert_eq!(cancelled.position, position);
     assert_eq!(cancelled.by.as_deref(), Some("user:alice"));
-    let unknown = thread
-        .draft(Kind::Marker)
-        .with(|h| h.why = Some("later".into()));
+    let unknown = thread.draft(Kind::Marker).with(|h| h.why = Some("later".into()));
     thread.put(unknown);
 }
 
@@ -519,9 +394,8 @@ fn erased_payloads_are_erased_answers() {
         draft.payloads.clear();
         draft
     };
-    let calls: Vec<_> = ["a", "b", "c", "d"]
-        .map(|n| thread.open(n, &terms(Policy::Idempotent)))
-        .into();
+    let calls: Vec<_> =
+        ["a", "b", "c", "d"].map(|n| thread.open(n, &terms(Policy::Idempotent))).into();
     thread.put(without(thread.done(calls[0])));
     thread.put(without(thread.fail(calls[1], "terminal", None)));
     let unstored = |h: &mut Header| h.why = Some("result_not_stored".into());
@@ -543,9 +417,7 @@ fn an_episode_begins_with_what_goes_over() {
     let next = |thread: &Thread, carry: &[Position]| {
         let carry = carry.to_vec();
         let draft = thread.draft(Kind::ThreadContinue);
-        draft
-            .with(|h| h.carry = carry)
-            .payload(Role::Input, encoded("two"))
+        draft.with(|h| h.carry = carry).payload(Role::Input, encoded("two"))
     };
     let busy = next(&thread, &[unread]);
     assert!(thread.attempt(busy).unwrap_err().contains("under way"));
@@ -555,22 +427,12 @@ fn an_episode_begins_with_what_goes_over() {
         assert!(thread.attempt(draft).unwrap_err().contains("order"));
     }
     let from = thread.put(next(&thread, &[unread]));
-    assert_eq!(
-        (thread.history.episode(), thread.history.episode_from()),
-        (1, from)
-    );
+    assert_eq!((thread.history.episode(), thread.history.episode_from()), (1, from));
     assert_eq!(thread.history.input().map(|i| &**i), Some(&*encoded("two")));
     let later = thread.put(thread.signal("s", 3));
-    let positions: Vec<_> = thread
-        .history
-        .signals("s")
-        .iter()
-        .map(|s| s.position)
-        .collect();
+    let positions: Vec<_> = thread.history.signals("s").iter().map(|s| s.position).collect();
     assert_eq!(positions, [unread, later]);
     // The same place in the next episode is another call.
-    let again = thread
-        .opening("pay", &idem)
-        .with(|h| h.place.as_mut().unwrap().episode = 1);
+    let again = thread.opening("pay", &idem).with(|h| h.place.as_mut().unwrap().episode = 1);
     thread.put(again);
 }

@@ -94,10 +94,7 @@ impl Thread {
     pub(crate) fn attempt(&mut self, draft: Draft) -> Result<Position, String> {
         let mut pen = self.pen.clone();
         let (header, record) = pen.write(draft, at(self.now), &mut || [9; 32]);
-        let before = self
-            .last
-            .as_ref()
-            .map_or(RecordHash::ZERO, |(_, hash)| *hash);
+        let before = self.last.as_ref().map_or(RecordHash::ZERO, |(_, hash)| *hash);
         let read = record.verify(&LOG_ID, &before).unwrap();
         assert_eq!(read, header, "what is written is what is read");
         let unchanged = format!("{:?}", self.history);
@@ -171,8 +168,7 @@ impl Thread {
     }
 
     pub(crate) fn done(&self, call: Position) -> Draft {
-        self.about(Kind::StepDone, call)
-            .payload(Role::Result, encoded("ok"))
+        self.about(Kind::StepDone, call).payload(Role::Result, encoded("ok"))
     }
 
     pub(crate) fn fail(&self, call: Position, why: &str, due: Option<u64>) -> Draft {
@@ -235,10 +231,7 @@ fn find_reads_what_is_shown_and_never_guesses() {
     thread.put(thread.approval("pay/1"));
     let find = |t: &Thread, kind, shown: &str| t.history.find(kind, shown).map(|c| c.opened);
     assert_eq!(find(&thread, CallKind::Step, "pay\\/1#0"), Some(pay));
-    assert_eq!(
-        find(&thread, CallKind::Approval, "pay\\/1#0"),
-        Some(pay + 1)
-    );
+    assert_eq!(find(&thread, CallKind::Approval, "pay\\/1#0"), Some(pay + 1));
     for other in ["pay/1#0", "pay\\/1#", "pay\\/1#00", "", "pay\\/1#1"] {
         assert_eq!(find(&thread, CallKind::Step, other), None, "{other}");
     }
@@ -248,26 +241,17 @@ fn find_reads_what_is_shown_and_never_guesses() {
         let mut digits = [0; 32];
         digits[31] = last;
         let fingerprint = value::Fingerprint(digits);
-        let identity = crate::id::Identity::Arguments {
-            fingerprint,
-            occurrence: 0,
-        };
+        let identity = crate::id::Identity::Arguments { fingerprint, occurrence: 0 };
         call.id = StepId::scoped(Name::new("tool").unwrap(), identity);
         call.opened = 100 + u64::from(last);
         call.outcome = outcome;
         thread.history.calls.push(call.clone());
     };
-    let settled = Outcome {
-        position: 9,
-        answer: Answer::Fired,
-    };
+    let settled = Outcome { position: 9, answer: Answer::Fired };
     alike(1, Some(settled));
     alike(2, None);
     let shown = "tool~00000000#0";
-    assert_eq!(
-        thread.history.find(CallKind::Step, shown).map(|c| c.opened),
-        Some(102)
-    );
+    assert_eq!(thread.history.find(CallKind::Step, shown).map(|c| c.opened), Some(102));
     let mut third = thread.history.calls[3].clone();
     third.opened = 103;
     thread.history.calls.push(third);

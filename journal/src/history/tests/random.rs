@@ -72,9 +72,7 @@ fn play(policies: &[Policy; 3], acts: &[Act]) -> (Thread, [Position; 3]) {
             Act::Unknown(s, why, d) => thread.unknown(calls[*s], WHY[*why], *d),
             Act::Resolve(s, verdict, probe, d) => {
                 let by = if *probe { "probe" } else { "user:bob" };
-                thread
-                    .resolve(calls[*s], VERDICTS[*verdict], by)
-                    .with(due(*d))
+                thread.resolve(calls[*s], VERDICTS[*verdict], by).with(due(*d))
             }
             Act::Late(s) => thread.about(Kind::StepLate, calls[*s]),
             Act::Crash => {
@@ -97,11 +95,7 @@ fn check(call: &Call, standing: Standing, live_from: Position, now: StoreTime) {
     let terms = call.terms.unwrap();
     let last = call.attempts.last().unwrap();
     let cleared = |a: &Attempt| matches!(a.end, AttemptEnd::Cleared { .. });
-    let from = call
-        .attempts
-        .iter()
-        .rposition(cleared)
-        .map_or(0, |at| at + 1);
+    let from = call.attempts.iter().rposition(cleared).map_or(0, |at| at + 1);
     let maybe: Vec<&Attempt> = call.attempts[from..]
         .iter()
         .filter(|a| matches!(a.end, AttemptEnd::Open | AttemptEnd::Ambiguous(..)))
@@ -115,11 +109,7 @@ fn check(call: &Call, standing: Standing, live_from: Position, now: StoreTime) {
             assert_eq!(n, last.number + 1);
             assert!(last.end != AttemptEnd::Open || last.at < live_from);
             if effect && !maybe.is_empty() {
-                assert_eq!(
-                    terms.policy,
-                    Policy::Idempotent,
-                    "sent again without asking"
-                );
+                assert_eq!(terms.policy, Policy::Idempotent, "sent again without asking");
                 let over = now.0 + terms.timeout.as_nanos() as u64;
                 let usable = maybe[0].started.0 + 940_000_000_000;
                 assert!(over < usable, "sent when the key may be forgotten");

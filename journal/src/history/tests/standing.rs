@@ -3,12 +3,7 @@
 use super::*;
 use Standing::{Ask, AskLater, Later, Ready, Settled, UnderWay};
 
-const ALL: [Policy; 4] = [
-    Policy::Read,
-    Policy::Idempotent,
-    Policy::Reconcile,
-    Policy::AtMostOnce,
-];
+const ALL: [Policy; 4] = [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce];
 
 fn doubt(doubt: Doubt) -> Standing {
     Standing::Doubt(doubt)
@@ -53,12 +48,9 @@ fn g4_after_a_definite_failure() {
     for policy in ALL {
         let (mut thread, call) = opened(policy);
         thread.put(thread.fail(call, "not_applied", Some(130)));
-        for (now, wanted) in [
-            (100, Later(at(130))),
-            (129, Later(at(130))),
-            (130, Ready(2)),
-            (9000, Ready(2)),
-        ] {
+        for (now, wanted) in
+            [(100, Later(at(130))), (129, Later(at(130))), (130, Ready(2)), (9000, Ready(2))]
+        {
             thread.now = now;
             assert_eq!(thread.standing(call), wanted, "{policy:?} {now}");
         }
@@ -119,11 +111,9 @@ fn a_drop_or_a_cancellation_under_way_is_a_doubt_that_only_a_person_settles() {
 #[test]
 fn g4_the_key_window_counts_from_the_first_send_and_with_the_timeout() {
     // 100 + 1000 - 60 = 1040: an attempt of 10 s must be over before.
-    for (now, wanted) in [
-        (1029, Ready(2)),
-        (1030, doubt(Doubt::WindowOver)),
-        (5000, doubt(Doubt::WindowOver)),
-    ] {
+    for (now, wanted) in
+        [(1029, Ready(2)), (1030, doubt(Doubt::WindowOver)), (5000, doubt(Doubt::WindowOver))]
+    {
         let (mut thread, call) = opened(Policy::Idempotent);
         thread.now = now;
         thread.crash();
@@ -160,11 +150,7 @@ fn the_margin_is_a_minute_or_a_tenth_of_a_short_window() {
     }
     let ready = |window: Option<u64>, timeout: Duration, now: u64| {
         let mut thread = Thread::new();
-        let terms = Terms {
-            window: window.map(secs),
-            timeout,
-            ..terms(Policy::Idempotent)
-        };
+        let terms = Terms { window: window.map(secs), timeout, ..terms(Policy::Idempotent) };
         let call = thread.open("pay", &terms);
         thread.now = now;
         thread.crash();
@@ -211,10 +197,7 @@ fn attempts_that_never_began_are_not_counted() {
         let (mut thread, call) = opened(policy);
         thread.put(thread.fail(call, "not_started", None));
         assert_eq!(thread.standing(call), Ready(2), "{policy:?}");
-        assert_eq!(
-            thread.history.opened_at(call).unwrap().first_started(),
-            None
-        );
+        assert_eq!(thread.history.opened_at(call).unwrap().first_started(), None);
     }
 }
 
@@ -231,10 +214,7 @@ fn three_deaths_inside_a_body_are_poison_under_every_policy() {
                 // What a probe found out does not make the body any better.
                 thread.put(thread.resolve(call, "did_not_happen", "probe"));
             }
-            assert!(
-                matches!(thread.standing(call), Ready(_)),
-                "{policy:?} {death}"
-            );
+            assert!(matches!(thread.standing(call), Ready(_)), "{policy:?} {death}");
             thread.put(thread.again(call));
         }
         assert_eq!(thread.standing(call), doubt(Doubt::Poison), "{policy:?}");
@@ -249,10 +229,7 @@ fn three_deaths_inside_a_body_are_poison_under_every_policy() {
 #[test]
 fn a_read_that_died_runs_again_however_few_attempts_it_has() {
     let mut thread = Thread::new();
-    let once = Terms {
-        attempts_max: 1,
-        ..terms(Policy::Read)
-    };
+    let once = Terms { attempts_max: 1, ..terms(Policy::Read) };
     let call = thread.open("look", &once);
     thread.crash();
     assert_eq!(thread.standing(call), Ready(2));
@@ -314,13 +291,8 @@ fn a_downstream_that_always_says_no_is_left_to_a_person() {
 
 fn decided(thread: &Thread, declared: &Terms) -> Decision {
     let id = id("pay");
-    let call = Declared {
-        kind: CallKind::Step,
-        id: &id,
-        terms: Some(declared),
-        args: None,
-        redact: &[],
-    };
+    let call =
+        Declared { kind: CallKind::Step, id: &id, terms: Some(declared), args: None, redact: &[] };
     decide(&thread.history, &call, at(thread.now))
 }
 
@@ -342,11 +314,7 @@ fn of_changed_declarations_only_at_most_once_to_reconcile_applies_by_itself() {
                 Policy::AtMostOnce => Decision::Doubt(Doubt::Crash),
             };
             let declared = terms(declared);
-            assert_eq!(
-                decided(&thread, &declared),
-                wanted,
-                "{recorded:?} {declared:?}"
-            );
+            assert_eq!(decided(&thread, &declared), wanted, "{recorded:?} {declared:?}");
         }
     }
     // The recorded terms hold too, not only the policy.
@@ -354,10 +322,7 @@ fn of_changed_declarations_only_at_most_once_to_reconcile_applies_by_itself() {
     thread.open("pay", &terms(Policy::Idempotent));
     thread.now = 1030;
     thread.crash();
-    let wider = Terms {
-        window: None,
-        ..terms(Policy::Idempotent)
-    };
+    let wider = Terms { window: None, ..terms(Policy::Idempotent) };
     assert_eq!(decided(&thread, &wider), Decision::Doubt(Doubt::WindowOver));
 }
 
@@ -396,53 +361,25 @@ fn decide_answers_for_every_kind_of_call() {
     let mut thread = Thread::new();
     let timer = thread.put(thread.timer("nap", 150));
     let asked = thread.put(thread.approval("ok?"));
-    let clock = thread
-        .draft(Kind::Clock)
-        .with(|h| h.place = Some(place("now")));
+    let clock = thread.draft(Kind::Clock).with(|h| h.place = Some(place("now")));
     let clock = thread.put(clock);
     let decision = |thread: &Thread, kind, name: &str| {
         let id = id(name);
-        let call = Declared {
-            kind,
-            id: &id,
-            terms: None,
-            args: None,
-            redact: &[],
-        };
+        let call = Declared { kind, id: &id, terms: None, args: None, redact: &[] };
         decide(&thread.history, &call, at(thread.now))
     };
-    assert_eq!(
-        decision(&thread, CallKind::Timer, "nap"),
-        Decision::Timer(at(150))
-    );
-    assert_eq!(
-        decision(&thread, CallKind::Approval, "ok?"),
-        Decision::Decide
-    );
-    assert_eq!(
-        decision(&thread, CallKind::Clock, "now"),
-        Decision::Outcome(clock)
-    );
-    for kind in [
-        CallKind::Step,
-        CallKind::Timer,
-        CallKind::Signal,
-        CallKind::Approval,
-    ] {
+    assert_eq!(decision(&thread, CallKind::Timer, "nap"), Decision::Timer(at(150)));
+    assert_eq!(decision(&thread, CallKind::Approval, "ok?"), Decision::Decide);
+    assert_eq!(decision(&thread, CallKind::Clock, "now"), Decision::Outcome(clock));
+    for kind in [CallKind::Step, CallKind::Timer, CallKind::Signal, CallKind::Approval] {
         assert_eq!(decision(&thread, kind, "now"), Decision::Open, "{kind:?}");
     }
     thread.now = 150;
     let fired = thread.put(thread.about(Kind::TimerFired, timer));
     let granted = |h: &mut Header| h.verdict = Some("granted".into());
     let granted = thread.put(thread.about(Kind::ApprovalDecide, asked).with(granted));
-    assert_eq!(
-        decision(&thread, CallKind::Timer, "nap"),
-        Decision::Outcome(fired)
-    );
-    assert_eq!(
-        decision(&thread, CallKind::Approval, "ok?"),
-        Decision::Outcome(granted)
-    );
+    assert_eq!(decision(&thread, CallKind::Timer, "nap"), Decision::Outcome(fired));
+    assert_eq!(decision(&thread, CallKind::Approval, "ok?"), Decision::Outcome(granted));
 }
 
 #[test]
@@ -450,20 +387,12 @@ fn g5_changed_arguments_and_identities_diverge_before_anything_happens() {
     let mut thread = Thread::new();
     let pay = thread.open("pay", &terms(Policy::Idempotent));
     let decision = |thread: &Thread, id: &StepId, args: &[u8]| {
-        let call = Declared {
-            kind: CallKind::Step,
-            id,
-            terms: None,
-            args: Some(args),
-            redact: &[],
-        };
+        let call =
+            Declared { kind: CallKind::Step, id, terms: None, args: Some(args), redact: &[] };
         decide(&thread.history, &call, at(thread.now))
     };
     // The same value in another form is the same arguments.
-    assert_eq!(
-        decision(&thread, &id("pay"), &encoded(7.0)),
-        Decision::UnderWay
-    );
+    assert_eq!(decision(&thread, &id("pay"), &encoded(7.0)), Decision::UnderWay);
     let Decision::Diverged(other) = decision(&thread, &id("pay"), &encoded(8)) else {
         panic!("other arguments")
     };
@@ -479,12 +408,6 @@ fn g5_changed_arguments_and_identities_diverge_before_anything_happens() {
     assert_eq!(other.kind, DivergenceKind::Identity { recorded, now });
     // A settled step is compared all the same.
     thread.put(thread.done(pay));
-    assert!(matches!(
-        decision(&thread, &id("pay"), &encoded(8)),
-        Decision::Diverged(_)
-    ));
-    assert!(matches!(
-        decision(&thread, &id("pay"), &encoded(7)),
-        Decision::Outcome(_)
-    ));
+    assert!(matches!(decision(&thread, &id("pay"), &encoded(8)), Decision::Diverged(_)));
+    assert!(matches!(decision(&thread, &id("pay"), &encoded(7)), Decision::Outcome(_)));
 }

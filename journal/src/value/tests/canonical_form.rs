@@ -62,10 +62,7 @@ fn what_has_no_canonical_form_is_refused_with_its_place() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let value = BTreeMap::from([("a", vec![0.0, bad])]);
         let error = canonical::of(&value, &limits()).unwrap_err();
-        assert_eq!(
-            (error.kind(), error.path().as_str()),
-            (NotCanonical, "/a/1")
-        );
+        assert_eq!((error.kind(), error.path().as_str()), (NotCanonical, "/a/1"));
     }
     let error = canonical::of(&f32::NAN, &limits()).unwrap_err();
     assert_eq!(error.kind(), NotCanonical);
@@ -114,22 +111,12 @@ fn a_struct_is_the_map_of_its_fields_and_enums_are_as_documented() {
         Tuple(u8, u8),
         Struct { b: u8, a: u8 },
     }
-    let refund = Refund {
-        to: "a",
-        amount: 5,
-        note: None,
-    };
-    assert_eq!(
-        of(refund),
-        of_json(r#"{"amount":5.0,"note":null,"to":"a"}"#)
-    );
+    let refund = Refund { to: "a", amount: 5, note: None };
+    assert_eq!(of(refund), of_json(r#"{"amount":5.0,"note":null,"to":"a"}"#));
     assert_eq!(of(Shape::Unit), of_json(r#""Unit""#));
     assert_eq!(of(Shape::Newtype(1)), of_json(r#"{"Newtype":1}"#));
     assert_eq!(of(Shape::Tuple(1, 2)), of_json(r#"{"Tuple":[1,2]}"#));
-    assert_eq!(
-        of(Shape::Struct { b: 1, a: 2 }),
-        of_json(r#"{"Struct":{"a":2,"b":1}}"#)
-    );
+    assert_eq!(of(Shape::Struct { b: 1, a: 2 }), of_json(r#"{"Struct":{"a":2,"b":1}}"#));
 }
 
 #[test]
@@ -151,42 +138,17 @@ fn numbers_of_serde_json_are_numbers_with_every_set_of_features() {
         literal: &'static str,
     }
     let number = |literal| vec![Number { literal }];
-    for literal in [
-        "0",
-        "-1",
-        "120",
-        "9007199254740993",
-        "340282366920938463463374607431768211455",
-    ] {
-        assert_eq!(
-            encode(&number(literal), &limits()).unwrap(),
-            json(&format!("[{literal}]"))
-        );
+    for literal in ["0", "-1", "120", "9007199254740993", "340282366920938463463374607431768211455"]
+    {
+        assert_eq!(encode(&number(literal), &limits()).unwrap(), json(&format!("[{literal}]")));
     }
-    for literal in [
-        "0.1",
-        "1.10",
-        "-2.50e-3",
-        "1e2",
-        "100.0",
-        "0.0",
-        "1e300",
-        "1.7976931348623157e308",
-    ] {
-        assert_eq!(
-            encode(&number(literal), &limits()).unwrap(),
-            json(&format!("[{literal}]"))
-        );
+    for literal in
+        ["0.1", "1.10", "-2.50e-3", "1e2", "100.0", "0.0", "1e300", "1.7976931348623157e308"]
+    {
+        assert_eq!(encode(&number(literal), &limits()).unwrap(), json(&format!("[{literal}]")));
         assert_eq!(of(number(literal)), of_json(&format!("[{literal}]")));
     }
-    for literal in [
-        "0.1234567890123456789",
-        "9007199254740993.0",
-        "1e400",
-        "1e-400",
-        "x",
-        "",
-    ] {
+    for literal in ["0.1234567890123456789", "9007199254740993.0", "1e400", "1e-400", "x", ""] {
         let error = encode(&number(literal), &limits()).unwrap_err();
         assert_eq!(error.kind(), ValueErrorKind::WouldChange, "{literal}");
         assert_eq!(error.path(), "/0");

@@ -24,24 +24,11 @@ fn fields_are_named_by_pointer() {
             "/new not recorded, now \"z\"",
         ]
     );
+    assert_eq!(shown("1", "\"1\"", &[]), ["the whole value recorded 1, now \"1\""]);
+    assert_eq!(shown("[1]", "{\"0\":1}", &[]), ["the whole value recorded [1], now {\"0\":1}"]);
+    assert_eq!(shown(r#"{"a":1,"b":2}"#, r#"{"b":2.0,"a":1}"#, &[]), [""; 0]);
     assert_eq!(
-        shown("1", "\"1\"", &[]),
-        ["the whole value recorded 1, now \"1\""]
-    );
-    assert_eq!(
-        shown("[1]", "{\"0\":1}", &[]),
-        ["the whole value recorded [1], now {\"0\":1}"]
-    );
-    assert_eq!(
-        shown(r#"{"a":1,"b":2}"#, r#"{"b":2.0,"a":1}"#, &[]),
-        [""; 0]
-    );
-    assert_eq!(
-        shown(
-            r#"{"$map":[[1,"a"],["1","b"]]}"#,
-            r#"{"$map":[["1","b"],[1,"c"]]}"#,
-            &[]
-        ),
+        shown(r#"{"$map":[[1,"a"],["1","b"]]}"#, r#"{"$map":[["1","b"],[1,"c"]]}"#, &[]),
         ["/1 recorded \"a\", now \"c\""]
     );
 }
@@ -65,20 +52,11 @@ fn redacted_paths_show_nothing_of_their_values() {
         shown(r#"{"card":{"no":"1111"}}"#, r#"{"card":7}"#, &["/card/no"]),
         ["/card recorded [redacted], now 7"]
     );
-    assert_eq!(
-        shown(a, "null", &["/card/no"]),
-        ["the whole value recorded [redacted], now null"]
-    );
-    assert_eq!(
-        shown("1", "2", &[""]),
-        ["the whole value recorded [redacted], now [redacted]"]
-    );
+    assert_eq!(shown(a, "null", &["/card/no"]), ["the whole value recorded [redacted], now null"]);
+    assert_eq!(shown("1", "2", &[""]), ["the whole value recorded [redacted], now [redacted]"]);
     assert_eq!(
         shown(r#"{"a~/b":1,"c":1}"#, r#"{"a~/b":2,"c":2}"#, &["/a~0~1b"]),
-        [
-            "/a~0~1b recorded [redacted], now [redacted]",
-            "/c recorded 1, now 2"
-        ]
+        ["/a~0~1b recorded [redacted], now [redacted]", "/c recorded 1, now 2"]
     );
 }
 
@@ -86,30 +64,11 @@ fn redacted_paths_show_nothing_of_their_values() {
 fn what_is_shown_is_bounded_and_safe_to_print() {
     let long = format!(r#"["{}"]"#, "é".repeat(1000));
     let found = shown(&long, "[1]", &[]);
-    assert_eq!(
-        found,
-        [format!(
-            "/0 recorded \"{}…, now 1",
-            "é".repeat(SHOWN_CHARS_MAX - 1)
-        )]
-    );
-    let found = shown(
-        r#"{"\u001b[2J":"\u001b]0;x\u0007"}"#,
-        r#"{"\u001b[2J":"\u202e"}"#,
-        &[],
-    );
-    assert_eq!(
-        found,
-        [r#"/\u001b[2J recorded "\u001b]0;x\u0007", now "\u202e""#]
-    );
+    assert_eq!(found, [format!("/0 recorded \"{}…, now 1", "é".repeat(SHOWN_CHARS_MAX - 1))]);
+    let found = shown(r#"{"\u001b[2J":"\u001b]0;x\u0007"}"#, r#"{"\u001b[2J":"\u202e"}"#, &[]);
+    assert_eq!(found, [r#"/\u001b[2J recorded "\u001b]0;x\u0007", now "\u202e""#]);
     let many = |n: u32| {
-        format!(
-            "[{}]",
-            (0..100)
-                .map(|i| (i * n).to_string())
-                .collect::<Vec<_>>()
-                .join(",")
-        )
+        format!("[{}]", (0..100).map(|i| (i * n).to_string()).collect::<Vec<_>>().join(","))
     };
     let found = shown(&many(1), &many(2), &[]);
     assert_eq!(found.len(), DIFFERENCES_MAX + 1);
@@ -120,10 +79,7 @@ fn what_is_shown_is_bounded_and_safe_to_print() {
 fn malformed_bytes_differ_as_a_whole() {
     let found = diff(&[0x92, 1], &[0x91, 1], &[]);
     assert_eq!(found.len(), 1);
-    assert_eq!(
-        found[0].to_string(),
-        "the whole value recorded (not MessagePack), now [1]"
-    );
+    assert_eq!(found[0].to_string(), "the whole value recorded (not MessagePack), now [1]");
 }
 
 #[test]
@@ -131,8 +87,5 @@ fn not_a_number_equals_itself() {
     let nan = encode(&[f64::NAN, 1.0], &limits()).unwrap();
     let other = encode(&(f64::NAN, 1), &limits()).unwrap();
     assert_eq!(diff(&nan, &other, &[]), []);
-    assert_eq!(
-        diff(&nan, &encode(&(-f64::NAN, 1), &limits()).unwrap(), &[]).len(),
-        1
-    );
+    assert_eq!(diff(&nan, &encode(&(-f64::NAN, 1), &limits()).unwrap(), &[]).len(), 1);
 }

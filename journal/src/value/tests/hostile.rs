@@ -33,23 +33,12 @@ fn feed(bytes: &[u8]) {
 
 #[test]
 fn deep_bytes_are_refused_without_overflowing_the_stack() {
-    for head in [
-        &[0x91][..],
-        &[0x81, 0xa1, b'a'],
-        &[0x81, 0x91],
-        &[0xdd, 0, 0, 0, 1],
-    ] {
+    for head in [&[0x91][..], &[0x81, 0xa1, b'a'], &[0x81, 0x91], &[0xdd, 0, 0, 0, 1]] {
         let mut bytes = head.repeat(100_000);
         bytes.push(0xc0);
         assert_eq!(check(&bytes, &limits()).unwrap_err().kind(), TooDeep);
-        assert_eq!(
-            decode::<Recursive>(&bytes, &limits()).unwrap_err().kind(),
-            TooDeep
-        );
-        assert_eq!(
-            canonical::of_msgpack(&bytes, &limits()).unwrap_err().kind(),
-            TooDeep
-        );
+        assert_eq!(decode::<Recursive>(&bytes, &limits()).unwrap_err().kind(), TooDeep);
+        assert_eq!(canonical::of_msgpack(&bytes, &limits()).unwrap_err().kind(), TooDeep);
         feed(&bytes);
     }
 }
@@ -61,28 +50,18 @@ fn the_deepest_allowed_value_is_decoded_on_a_small_stack() {
         name: String,
         next: Option<Box<Node>>,
     }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the stack of a worker thread is the question"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the stack of a worker thread is the question")]
     let thread = std::thread::spawn(|| {
         let limits = limits().depth_max(usize::MAX);
-        let chain = (0..128).fold(None, |next, i| {
-            Some(Box::new(Node {
-                name: format!("{i}"),
-                next,
-            }))
-        });
+        let chain =
+            (0..128).fold(None, |next, i| Some(Box::new(Node { name: format!("{i}"), next })));
         let bytes = encode(&chain, &limits).unwrap();
         assert_eq!(decode::<Option<Box<Node>>>(&bytes, &limits).unwrap(), chain);
         decode::<serde_json::Value>(&bytes, &limits).unwrap();
         let json = view(&bytes);
         assert_eq!(view::from_json(&json, &limits).unwrap(), bytes);
         canonical::of_msgpack(&bytes, &limits).unwrap();
-        assert_eq!(
-            diff(&bytes, &encode(&None::<u8>, &limits).unwrap(), &[]).len(),
-            1
-        );
+        assert_eq!(diff(&bytes, &encode(&None::<u8>, &limits).unwrap(), &[]).len(), 1);
     });
     thread.join().unwrap();
 }
@@ -101,15 +80,8 @@ fn lengths_beyond_the_bytes_are_refused() {
         &[0xcf, 1],
         &[],
     ] {
-        assert_eq!(
-            check(bomb, &limits()).unwrap_err().kind(),
-            Malformed,
-            "{bomb:x?}"
-        );
-        assert_eq!(
-            decode::<Vec<u8>>(bomb, &limits()).unwrap_err().kind(),
-            Malformed
-        );
+        assert_eq!(check(bomb, &limits()).unwrap_err().kind(), Malformed, "{bomb:x?}");
+        assert_eq!(decode::<Vec<u8>>(bomb, &limits()).unwrap_err().kind(), Malformed);
         assert!(view::to_json(bomb, &mut String::new()).is_err());
         feed(bomb);
     }
@@ -127,12 +99,7 @@ fn trailing_bytes_unknown_markers_and_broken_text_are_refused() {
     assert_eq!(view(&broken), r#"[{"$bytes":"/2E=","$invalid_utf8":true}]"#);
     let error = decode::<Vec<String>>(&broken, &limits()).unwrap_err();
     assert_eq!((error.kind(), error.path().as_str()), (Malformed, "/0"));
-    assert_eq!(
-        canonical::of_msgpack(&broken, &limits())
-            .unwrap_err()
-            .kind(),
-        Malformed
-    );
+    assert_eq!(canonical::of_msgpack(&broken, &limits()).unwrap_err().kind(), Malformed);
 }
 
 #[test]
@@ -149,17 +116,11 @@ fn a_value_of_another_type_names_the_place() {
     }
     let bytes = json(r#"{"lines":[{"price":1},{"price":"2"}]}"#);
     let error = decode::<Order>(&bytes, &limits()).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.path().as_str()),
-        (Mismatch, "/lines/1/price")
-    );
+    assert_eq!((error.kind(), error.path().as_str()), (Mismatch, "/lines/1/price"));
     let error = decode::<(u8, u8)>(&json("[1,2,3]"), &limits()).unwrap_err();
     assert!(error.message().contains("1 elements more"), "{error}");
     assert!(decode::<f64>(&json("9007199254740993"), &limits()).is_err());
-    assert_eq!(
-        decode::<f64>(&json("9007199254740992"), &limits()).unwrap(),
-        9007199254740992.0
-    );
+    assert_eq!(decode::<f64>(&json("9007199254740992"), &limits()).unwrap(), 9007199254740992.0);
     assert!(decode::<f64>(&json("340282366920938463463374607431768211455"), &limits()).is_err());
     assert_eq!(decode::<f32>(&json("0.1"), &limits()).unwrap(), 0.1);
 }

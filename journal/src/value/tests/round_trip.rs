@@ -68,11 +68,7 @@ fn everything() -> impl Strategy<Value = Everything> {
         prop::collection::btree_map(any::<u128>(), any::<bool>(), 0..4),
         prop::collection::btree_map(any::<(u8, String)>(), any::<Option<bool>>(), 0..4),
         prop::collection::btree_map(shape(), Just(()), 0..4),
-        prop::collection::btree_map(
-            "r-[a-z]{3}",
-            prop::collection::vec(any::<u32>(), 0..20),
-            0..4,
-        ),
+        prop::collection::btree_map("r-[a-z]{3}", prop::collection::vec(any::<u32>(), 0..20), 0..4),
     );
     let inner = || any::<(u64, Option<i64>)>().prop_map(|(x, y)| Inner { x, y });
     let others = (
@@ -83,38 +79,31 @@ fn everything() -> impl Strategy<Value = Everything> {
         any::<(bool, Option<u8>)>(),
         inner(),
     );
-    (
-        any::<(i8, i16, i32, i64, u8, u16, u32, u64)>(),
-        any::<(i128, u128)>(),
-        maps,
-        others,
+    (any::<(i8, i16, i32, i64, u8, u16, u32, u64)>(), any::<(i128, u128)>(), maps, others).prop_map(
+        |(ints, wide, (by_int, by_wide, by_tuple, by_shape, rest), others)| {
+            let (some, shapes, bytes, (text, letter, newtype), (some_unit, nested), flat) = others;
+            Everything {
+                ints,
+                wide,
+                some,
+                shapes,
+                bytes: ByteBuf::from(bytes),
+                text,
+                letter,
+                unit: (),
+                unit_struct: Unit,
+                some_unit: some_unit.then_some(Unit),
+                newtype: Newtype(newtype),
+                by_int,
+                by_wide,
+                by_tuple,
+                by_shape,
+                nested: nested.map(Some),
+                flat,
+                rest,
+            }
+        },
     )
-        .prop_map(
-            |(ints, wide, (by_int, by_wide, by_tuple, by_shape, rest), others)| {
-                let (some, shapes, bytes, (text, letter, newtype), (some_unit, nested), flat) =
-                    others;
-                Everything {
-                    ints,
-                    wide,
-                    some,
-                    shapes,
-                    bytes: ByteBuf::from(bytes),
-                    text,
-                    letter,
-                    unit: (),
-                    unit_struct: Unit,
-                    some_unit: some_unit.then_some(Unit),
-                    newtype: Newtype(newtype),
-                    by_int,
-                    by_wide,
-                    by_tuple,
-                    by_shape,
-                    nested: nested.map(Some),
-                    flat,
-                    rest,
-                }
-            },
-        )
 }
 
 proptest! {
@@ -146,12 +135,7 @@ proptest! {
 #[track_caller]
 fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: T) {
     let bytes = encode(&value, &limits()).unwrap();
-    assert_eq!(
-        decode::<T>(&bytes, &limits()).unwrap(),
-        value,
-        "{}",
-        view(&bytes)
-    );
+    assert_eq!(decode::<T>(&bytes, &limits()).unwrap(), value, "{}", view(&bytes));
 }
 
 #[test]
@@ -165,13 +149,7 @@ fn edges_of_integers_come_back_in_the_shortest_form() {
     for value in [i128::MIN, i128::MAX, u64::MAX.into(), i64::MIN.into()] {
         comes_back(value);
     }
-    for value in [
-        0,
-        1 << 64,
-        i128::MAX as u128,
-        i128::MAX as u128 + 1,
-        u128::MAX,
-    ] {
+    for value in [0, 1 << 64, i128::MAX as u128, i128::MAX as u128 + 1, u128::MAX] {
         comes_back(value);
     }
     assert_eq!(encode(&7i128, &limits()).unwrap(), [7]);
@@ -194,21 +172,10 @@ fn what_would_change_is_refused_at_the_first_write() {
     fn refused<T: Serialize>(value: T) {
         let items = vec![BTreeMap::new(), BTreeMap::from([("a/b".to_owned(), value)])];
         let error = encode(&Order { items }, &limits()).unwrap_err();
-        assert_eq!(
-            (error.kind(), error.path().as_str()),
-            (WouldChange, "/items/1/a~1b")
-        );
-        assert!(
-            error
-                .to_string()
-                .starts_with("value at /items/1/a~1b: `Some("),
-            "{error}"
-        );
+        assert_eq!((error.kind(), error.path().as_str()), (WouldChange, "/items/1/a~1b"));
+        assert!(error.to_string().starts_with("value at /items/1/a~1b: `Some("), "{error}");
         let text = error.message();
-        assert!(
-            text.contains("read back as `None`; give it a type"),
-            "{text}"
-        );
+        assert!(text.contains("read back as `None`; give it a type"), "{text}");
     }
     refused(Some(None::<u8>));
     refused(Some(Some(None::<u8>)));
@@ -219,13 +186,7 @@ fn what_would_change_is_refused_at_the_first_write() {
     struct Wrapper(Option<u8>);
     refused(Some(Wrapper(None)));
     comes_back(Some(Some(1)));
-    comes_back((
-        None::<u8>,
-        (),
-        Some(Unit),
-        Some(Shape::Unit),
-        Some(vec![None::<u8>]),
-    ));
+    comes_back((None::<u8>, (), Some(Unit), Some(Shape::Unit), Some(vec![None::<u8>])));
 }
 
 #[test]
@@ -238,15 +199,11 @@ fn repeated_keys_are_refused() {
     }
     let rest = BTreeMap::from([("amount".to_owned(), 2)]);
     let error = encode(&Flat { amount: 1, rest }, &limits()).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.path().as_str()),
-        (DuplicateKey, "/amount")
-    );
+    assert_eq!((error.kind(), error.path().as_str()), (DuplicateKey, "/amount"));
     // Above and below the size where the way of looking changes.
     for count in [2, 12, 13, 300] {
-        let mut pairs: Vec<_> = (0..count)
-            .map(|i| (random::Tree::Int(i), random::Tree::Nil))
-            .collect();
+        let mut pairs: Vec<_> =
+            (0..count).map(|i| (random::Tree::Int(i), random::Tree::Nil)).collect();
         assert!(encode(&random::Tree::Map(pairs.clone()), &limits()).is_ok());
         pairs.push((random::Tree::Uint(1), random::Tree::Nil));
         let error = encode(&random::Tree::Map(pairs), &limits()).unwrap_err();
@@ -271,11 +228,7 @@ fn tagged_untagged_and_unordered_values_come_back() {
         Pair(u8, String),
     }
     let id = uuid_text::Id([7; 16]);
-    comes_back((
-        Tagged::Empty,
-        Tagged::Unit(Unit),
-        Tagged::Full { a: None, id },
-    ));
+    comes_back((Tagged::Empty, Tagged::Unit(Unit), Tagged::Full { a: None, id }));
     comes_back((Untagged::Number(-5), Untagged::Pair(1, "x".into())));
     comes_back(Untagged::Bytes(ByteBuf::from([0, 255])));
     let map: HashMap<u32, String> = (0..100).map(|i| (i, i.to_string())).collect();
@@ -303,9 +256,7 @@ mod uuid_text {
         fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
             assert!(d.is_human_readable());
             let text = String::deserialize(d)?;
-            crate::hex::decode(&text)
-                .map(Self)
-                .ok_or_else(|| serde::de::Error::custom("no id"))
+            crate::hex::decode(&text).map(Self).ok_or_else(|| serde::de::Error::custom("no id"))
         }
     }
 }
@@ -331,18 +282,13 @@ fn what_only_a_second_reading_shows_is_refused_by_encode_exact() {
     }
     assert!(encode_exact(&Lossy { kept: 1, lost: 0 }, &limits()).is_ok());
     let error = encode_exact(&Lossy { kept: 1, lost: 2 }, &limits()).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.path().as_str()),
-        (WouldChange, "/lost")
-    );
+    assert_eq!((error.kind(), error.path().as_str()), (WouldChange, "/lost"));
 }
 
 #[test]
 fn depth_is_refused_one_level_beyond_the_limit() {
     fn nested(levels: usize) -> random::Tree {
-        (1..levels).fold(random::Tree::Seq(vec![]), |inner, _| {
-            random::Tree::Seq(vec![inner])
-        })
+        (1..levels).fold(random::Tree::Seq(vec![]), |inner, _| random::Tree::Seq(vec![inner]))
     }
     for depth in [1, 10, 64, 127, 128] {
         let limits = limits().depth_max(depth);
@@ -358,12 +304,7 @@ fn depth_is_refused_one_level_beyond_the_limit() {
         }
         let error = encode(&nested(depth + 1), &limits).unwrap_err();
         assert_eq!(error.kind(), TooDeep);
-        assert_eq!(
-            canonical::of(&nested(depth + 1), &limits)
-                .unwrap_err()
-                .kind(),
-            TooDeep
-        );
+        assert_eq!(canonical::of(&nested(depth + 1), &limits).unwrap_err().kind(), TooDeep);
     }
 }
 
@@ -380,16 +321,8 @@ fn endless_nesting_is_refused_without_overflowing_the_stack() {
         }
     }
     for arrays in [true, false] {
-        assert_eq!(
-            encode(&Endless(arrays), &limits()).unwrap_err().kind(),
-            TooDeep
-        );
-        assert_eq!(
-            canonical::of(&Endless(arrays), &limits())
-                .unwrap_err()
-                .kind(),
-            TooDeep
-        );
+        assert_eq!(encode(&Endless(arrays), &limits()).unwrap_err().kind(), TooDeep);
+        assert_eq!(canonical::of(&Endless(arrays), &limits()).unwrap_err().kind(), TooDeep);
     }
 }
 
@@ -403,18 +336,10 @@ fn size_is_refused_one_byte_beyond_the_limit() {
     assert!(error.message().contains("97 bytes"), "{error}");
     let bytes = encode(&"x".repeat(96), &super::limits()).unwrap();
     assert_eq!(check(&bytes, &limits).unwrap_err().kind(), TooLarge);
-    assert_eq!(
-        decode::<String>(&bytes, &limits).unwrap_err().kind(),
-        TooLarge
-    );
+    assert_eq!(decode::<String>(&bytes, &limits).unwrap_err().kind(), TooLarge);
     // A head that grows when the count turns out larger than said.
     let limits = limits.bytes_max(17);
-    assert_eq!(
-        encode(&random::Tree::Seq(vec![random::Tree::Nil; 15]), &limits)
-            .unwrap()
-            .len(),
-        16
-    );
+    assert_eq!(encode(&random::Tree::Seq(vec![random::Tree::Nil; 15]), &limits).unwrap().len(), 16);
     let grown: Vec<_> = (0..17).filter(|i| *i < 16).collect();
     struct Unsized(Vec<i32>);
     impl Serialize for Unsized {
@@ -422,10 +347,7 @@ fn size_is_refused_one_byte_beyond_the_limit() {
             s.collect_seq(self.0.iter().filter(|_| true))
         }
     }
-    assert_eq!(
-        encode(&Unsized(grown), &limits).unwrap_err().kind(),
-        TooLarge
-    );
+    assert_eq!(encode(&Unsized(grown), &limits).unwrap_err().kind(), TooLarge);
 }
 
 #[test]

@@ -99,15 +99,8 @@ struct KeyCase {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 enum KeyCaseIdentity {
-    Positional {
-        episode: u32,
-        branch: Vec<String>,
-        occurrence: u32,
-    },
-    Arguments {
-        json: String,
-        occurrence: u32,
-    },
+    Positional { episode: u32, branch: Vec<String>, occurrence: u32 },
+    Arguments { json: String, occurrence: u32 },
     Key(String),
 }
 
@@ -144,10 +137,7 @@ fn canonical_form_follows_its_vectors() {
     let file: CanonicalFile = check_file("canonical-v1.json", |file: &mut CanonicalFile| {
         let secret = hex::decode(&file.secret).unwrap();
         for case in &mut file.cases {
-            let canonical = case
-                .input
-                .canonical()
-                .unwrap_or_else(|e| panic!("{}: {e}", case.name));
+            let canonical = case.input.canonical().unwrap_or_else(|e| panic!("{}: {e}", case.name));
             case.fingerprint = Fingerprint::of(&secret, &canonical).to_string();
             case.canonical = hex::encode(&canonical);
         }
@@ -159,10 +149,7 @@ fn canonical_form_follows_its_vectors() {
         &case.canonical
     };
     for group in &file.equal {
-        assert!(
-            group.iter().all(|name| of(name) == of(&group[0])),
-            "{group:?}"
-        );
+        assert!(group.iter().all(|name| of(name) == of(&group[0])), "{group:?}");
     }
     for group in &file.distinct {
         let mut forms: Vec<_> = group.iter().map(of).collect();
@@ -204,24 +191,13 @@ fn case_key(case: &KeyCase) -> OperationKey {
     let parts = |names: &[String]| names.iter().map(|n| Name::new(n).unwrap()).collect();
     let (branch, canonical);
     let identity = match &case.identity {
-        KeyCaseIdentity::Positional {
-            episode,
-            branch: names,
-            occurrence,
-        } => {
+        KeyCaseIdentity::Positional { episode, branch: names, occurrence } => {
             branch = Branch::new(parts(names)).unwrap();
-            KeyIdentity::Positional {
-                episode: *episode,
-                branch: &branch,
-                occurrence: *occurrence,
-            }
+            KeyIdentity::Positional { episode: *episode, branch: &branch, occurrence: *occurrence }
         }
         KeyCaseIdentity::Arguments { json, occurrence } => {
             canonical = Input::Json(json.clone()).canonical().unwrap();
-            KeyIdentity::Arguments {
-                canonical: &canonical,
-                occurrence: *occurrence,
-            }
+            KeyIdentity::Arguments { canonical: &canonical, occurrence: *occurrence }
         }
         KeyCaseIdentity::Key(key) => KeyIdentity::Key(key),
     };

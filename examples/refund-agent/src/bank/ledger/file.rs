@@ -43,9 +43,7 @@ impl Ledger {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LedgerError::Held {
-                    path: path.to_owned(),
-                });
+                return Err(LedgerError::Held { path: path.to_owned() });
             }
             Err(TryLockError::Error(source)) => return Err(fault(source)),
         }
@@ -56,20 +54,14 @@ impl Ledger {
         let (entries, whole_bytes) = read_lines(&file, path)?;
         // Also when nothing was torn: lines that a killed bank had written but not synced must
         // be durable before anybody is told of them.
-        file.set_len(whole_bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(fault)?;
+        file.set_len(whole_bytes).and_then(|()| file.sync_all()).map_err(fault)?;
         file.seek(SeekFrom::Start(whole_bytes)).map_err(fault)?;
 
         let mut index = Index::default();
         for entry in &entries {
             index.add(entry);
         }
-        Ok(Self {
-            path: path.to_owned(),
-            file: Mutex::new(Some(file)),
-            index: RwLock::new(index),
-        })
+        Ok(Self { path: path.to_owned(), file: Mutex::new(Some(file)), index: RwLock::new(index) })
     }
 
     /// Executes a refund: this line is the money. Blocks until it is durable.
@@ -80,16 +72,9 @@ impl Ledger {
     ) -> Result<Receipt, LedgerError> {
         let mut file = self.lock();
         let id = format!("rf_{:06}", self.summary().executed.saturating_add(1));
-        let entry = Entry::Refund {
-            id,
-            at_ms: now_ms(),
-            key,
-            instruction,
-        };
+        let entry = Entry::Refund { id, at_ms: now_ms(), key, instruction };
         self.append(&mut file, &entry)?;
-        entry.receipt().ok_or_else(|| LedgerError::Stopped {
-            path: self.path.clone(),
-        })
+        entry.receipt().ok_or_else(|| LedgerError::Stopped { path: self.path.clone() })
     }
 
     /// Remembers a refusal under its key. Blocks until it is durable.
@@ -99,12 +84,7 @@ impl Ledger {
         key: String,
         problem: Problem,
     ) -> Result<(), LedgerError> {
-        let entry = Entry::Rejection {
-            at_ms: now_ms(),
-            key,
-            instruction,
-            problem,
-        };
+        let entry = Entry::Rejection { at_ms: now_ms(), key, instruction, problem };
         self.append(&mut self.lock(), &entry)
     }
 
@@ -125,27 +105,20 @@ impl Ledger {
 
     fn append(&self, file: &mut Option<File>, entry: &Entry) -> Result<(), LedgerError> {
         let Some(open) = file else {
-            return Err(LedgerError::Stopped {
-                path: self.path.clone(),
-            });
+            return Err(LedgerError::Stopped { path: self.path.clone() });
         };
-        let written = serde_json::to_vec(entry)
-            .map_err(io::Error::from)
-            .and_then(|mut line| {
-                line.push(b'\n');
-                open.write_all(&line)?;
-                open.sync_data()
-            });
+        let written = serde_json::to_vec(entry).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            open.write_all(&line)?;
+            open.sync_data()
+        });
         if let Err(source) = written {
             // After a failed sync the file may or may not hold the line; only reading it again
             // tells. The lock stays with the process, so nobody else writes meanwhile.
             *file = None;
             return Err(io_error(&self.path, source));
         }
-        self.index
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .add(entry);
+        self.index.write().unwrap_or_else(PoisonError::into_inner).add(entry);
         Ok(())
     }
 
@@ -165,17 +138,13 @@ fn read_lines(file: &File, path: &Path) -> Result<(Vec<Entry>, u64), LedgerError
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = input
-            .read_until(b'\n', &mut line)
-            .map_err(|source| io_error(path, source))?;
+        let read = input.read_until(b'\n', &mut line).map_err(|source| io_error(path, source))?;
         if line.pop() != Some(b'\n') {
             return Ok((entries, whole_bytes));
         }
         number = number.saturating_add(1);
-        let entry = serde_json::from_slice(&line).map_err(|_| LedgerError::Damaged {
-            path: path.to_owned(),
-            line: number,
-        })?;
+        let entry = serde_json::from_slice(&line)
+            .map_err(|_| LedgerError::Damaged { path: path.to_owned(), line: number })?;
         entries.push(entry);
         whole_bytes = whole_bytes.saturating_add(read as u64);
     }
@@ -186,28 +155,16 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    if cfg!(unix) {
-        File::open(folder)?.sync_all()
-    } else {
-        Ok(())
-    }
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 fn io_error(path: &Path, source: io::Error) -> LedgerError {
-    LedgerError::Io {
-        path: path.to_owned(),
-        source,
-    }
+    LedgerError::Io { path: path.to_owned(), source }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the bank is another party, with a clock of its own"
-)]
+#[expect(clippy::disallowed_methods, reason = "the bank is another party, with a clock of its own")]
 fn now_ms() -> u64 {
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -238,35 +195,18 @@ mod tests {
         let ledger = Ledger::open(&path).unwrap();
         let first = ledger.refund(instruction("r1"), Some("k1".into())).unwrap();
         let second = ledger.refund(instruction("r1"), None).unwrap();
-        ledger
-            .reject(instruction("r2"), "k2".into(), problem())
-            .unwrap();
+        ledger.reject(instruction("r2"), "k2".into(), problem()).unwrap();
         let before = ledger.summary();
         drop(ledger);
 
         let ledger = Ledger::open(&path).unwrap();
         assert_eq!(ledger.summary(), before);
-        assert_eq!(
-            (before.executed, before.references, before.duplicates),
-            (2, 1, 1)
-        );
-        assert_eq!(
-            (before.rejected, before.by_currency["EUR"].amount_minor),
-            (1, 9_980)
-        );
+        assert_eq!((before.executed, before.references, before.duplicates), (2, 1, 1));
+        assert_eq!((before.rejected, before.by_currency["EUR"].amount_minor), (1, 9_980));
         assert_eq!(ledger.with_reference("r1"), [first.clone(), second]);
-        assert_eq!(
-            ledger.settled("k1").unwrap().settlement,
-            Settlement::Refunded(first)
-        );
-        assert_eq!(
-            ledger.settled("k2").unwrap().settlement,
-            Settlement::Rejected(problem())
-        );
-        assert_eq!(
-            ledger.refund(instruction("r3"), None).unwrap().id,
-            "rf_000003"
-        );
+        assert_eq!(ledger.settled("k1").unwrap().settlement, Settlement::Refunded(first));
+        assert_eq!(ledger.settled("k2").unwrap().settlement, Settlement::Rejected(problem()));
+        assert_eq!(ledger.refund(instruction("r3"), None).unwrap().id, "rf_000003");
         assert_eq!(Summary::of(&read(&path).unwrap()), ledger.summary());
     }
 
@@ -305,10 +245,7 @@ mod tests {
         bytes[3] = b'#';
         std::fs::write(&path, &bytes).unwrap();
         let error = Ledger::open(&path).unwrap_err();
-        assert!(
-            matches!(error, LedgerError::Damaged { line: 1, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, LedgerError::Damaged { line: 1, .. }), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
 
@@ -330,10 +267,7 @@ mod tests {
         ledger.refund(instruction("r1"), None).unwrap();
         // A handle that cannot write stands in for a full disk.
         *ledger.lock() = Some(File::open(&path).unwrap());
-        assert!(matches!(
-            ledger.refund(instruction("r2"), None),
-            Err(LedgerError::Io { .. })
-        ));
+        assert!(matches!(ledger.refund(instruction("r2"), None), Err(LedgerError::Io { .. })));
         let error = ledger.refund(instruction("r2"), None).unwrap_err();
         assert!(matches!(error, LedgerError::Stopped { .. }), "{error}");
         assert_eq!(ledger.summary().executed, 1);

@@ -68,9 +68,7 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn add(&mut self, entry: &Entry) {
         match entry {
-            Entry::Refund {
-                key, instruction, ..
-            } => {
+            Entry::Refund { key, instruction, .. } => {
                 let Some(receipt) = entry.receipt() else {
                     return;
                 };
@@ -80,12 +78,7 @@ impl Index {
                     self.settle(key, instruction, refunded);
                 }
             }
-            Entry::Rejection {
-                key,
-                instruction,
-                problem,
-                ..
-            } => {
+            Entry::Rejection { key, instruction, problem, .. } => {
                 self.summary.rejected = self.summary.rejected.saturating_add(1);
                 self.settle(key, instruction, Settlement::Rejected(problem.clone()));
             }
@@ -93,34 +86,23 @@ impl Index {
     }
 
     fn settle(&mut self, key: &str, instruction: &Instruction, settlement: Settlement) {
-        let settled = Settled {
-            instruction: instruction.clone(),
-            settlement,
-        };
+        let settled = Settled { instruction: instruction.clone(), settlement };
         self.by_key.insert(key.to_owned(), settled);
     }
 
     fn count(&mut self, receipt: &Receipt) {
         let summary = &mut self.summary;
         summary.executed = summary.executed.saturating_add(1);
-        let same = self
-            .by_reference
-            .entry(receipt.reference.clone())
-            .or_default();
+        let same = self.by_reference.entry(receipt.reference.clone()).or_default();
         if same.is_empty() {
             summary.references = summary.references.saturating_add(1);
         } else {
             summary.duplicates = summary.duplicates.saturating_add(1);
         }
         same.push(receipt.clone());
-        let total = summary
-            .by_currency
-            .entry(receipt.currency.clone())
-            .or_default();
+        let total = summary.by_currency.entry(receipt.currency.clone()).or_default();
         total.refunds = total.refunds.saturating_add(1);
-        total.amount_minor = total
-            .amount_minor
-            .saturating_add(u128::from(receipt.amount_minor));
+        total.amount_minor = total.amount_minor.saturating_add(u128::from(receipt.amount_minor));
     }
 
     pub(super) fn settled(&self, key: &str) -> Option<&Settled> {

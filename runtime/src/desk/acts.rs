@@ -1,0 +1,235 @@
+//! The executor's side: what is live, what is offered, and what acts append.
+
+use super::*;
+
+impl Desk {
+    /// The live calls, for [`deedbook_journal::turn::next`].
+    pub(crate) fn live(&self) -> (Vec<u64>, Vec<Live<'_>>) {
+        let live = self.live.iter().map(|(number, call)| {
+            let declared = Declared {
+                kind: call.kind,
+                id: &call.id,
+                terms: call.terms.as_ref(),
+                // Compared when the call was made.
+                args: None,
+                redact: &[],
+            };
+            let busy = !matches!(call.work, Work::Idle);
+            (*number, Live { declared, asked: call.asked, busy })
+        });
+        live.unzip()
+    }
+
+    pub(crate) fn first_unmade(&self) -> Option<Position> {
+        self.unmade.first().copied()
+    }
+
+    pub(crate) fn delivered(&self) -> &HashMap<Arc<str>, usize> {
+        &self.delivered
+    }
+
+    /// Offers a call its outcome, and wakes its future.
+    pub(crate) fn offer(&mut self, number: u64) {
+        let Some(call) = self.live.get(&number) else {
+            return;
+        };
+        let answer = if call.kind == CallKind::Signal {
+            let name = call.id.name.as_str();
+            let next = self.delivered.get(name).copied().unwrap_or(0);
+            let signal = self.history.signals(name).get(next);
+            signal.map(|s| (s.value.clone().map_or(Answer::Erased, Answer::Value), s.position))
+        } else {
+            let recorded = self.history.number(call.kind, &call.id);
+            let recorded = recorded.and_then(|n| self.history.calls().get(n));
+            recorded.and_then(|c| c.outcome.as_ref()).map(|o| (o.answer.clone(), o.position))
+        };
+        if let Some(call) = self.live.get_mut(&number) {
+            call.offer = answer;
+            wake(call);
+        }
+    }
+
+    /// Withdraws offers that were not taken.
+    pub(crate) fn withdraw(&mut self) {
+        for call in self.live.values_mut().filter(|c| c.offer.is_some()) {
+            call.offer = None;
+            call.asked = false;
+        }
+    }
+
+    /// Appends what an act needs. Says whether the batch must be waited for.
+    pub(crate) fn act(&mut self, act: &Act, number: u64) {
+        match act {
+            Act::Open(_) => self.open(number),
+            Act::Start { attempt, .. } => self.start(number, *attempt),
+            Act::Probe(_) => self.probe(number),
+            Act::Fire(_) => {
+                let opened = self.live.get(&number).and_then(|c| self.opened(c));
+                let draft = self.draft(Kind::TimerFired).with(|h| h.call = opened);
+                self.append(draft);
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, number: u64) {
+        let Some(call) = self.live.get(&number) else {
+            return;
+        };
+        let (kind, due) = match call.kind {
+            CallKind::Timer => (Kind::TimerSet, Some(self.now.after(call.runs))),
+            CallKind::Approval => (Kind::ApprovalRequest, None),
+            _ => (Kind::Clock, None),
+        };
+        let place = place(&call.id);
+        let shown = call.args.clone();
+        let draft = self.draft(kind).with(|h| {
+            h.place = Some(place);
+            h.due = due;
+        });
+        let draft = match shown {
+            Some(shown) => draft.payload(Role::Shown, shown.to_vec()),
+            None => draft,
+        };
+        self.append(draft);
+    }
+
+    pub(super) fn start(&mut self, number: u64, attempt: u32) {
+        let Some(call) = self.live.get(&number) else {
+            return;
+        };
+        let Some(declared) = call.terms else { return };
+        let recorded = self.recorded(call);
+        let terms = recorded.and_then(|c| c.terms).unwrap_or(declared);
+        let opened = recorded.map(|c| c.opened);
+        let first = recorded.and_then(deedbook_journal::history::Call::first_started);
+        let key = match recorded.and_then(|c| c.key.clone()) {
+            // The recorded key, whatever rule it was derived by.
+            Some(key) => key.parse().ok(),
+            None => terms.policy.has_effect().then(|| self.key_of(call)),
+        };
+        let place = place(&call.id);
+        let args = if opened.is_none() { call.args.clone() } else { None };
+        let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        let shown_key = key.as_ref().map(|k: &OperationKey| k.as_str().into());
+        let mut draft = self.draft(Kind::StepIntent).with(|h| {
+            h.call = opened;
+            h.attempt = Some(attempt);
+            h.key = shown_key;
+            if opened.is_none() {
+                h.place = Some(place);
+                h.policy = Some(terms.policy);
+                h.timeout_ms = Some(millis(terms.timeout));
+                h.window_ms = terms.window.map(millis);
+                let reconciles = terms.policy == deedbook_journal::policy::Policy::Reconcile;
+                h.quiet_ms = reconciles.then(|| millis(terms.quiet));
+                h.abandon = terms.abandon;
+                h.attempts_max = Some(terms.attempts_max);
+            }
+        });
+        if let Some(args) = args {
+            draft = draft.payload(Role::Args, args.to_vec());
+        }
+        let intent = self.append(draft);
+        let first_started_at = first.unwrap_or(self.now);
+        let operation = key.map(|key| Operation { key, attempt, first_started_at });
+        let needs = if terms.policy.has_effect() { intent + 1 } else { 0 };
+        self.grant(number, Work::Granted { operation, attempt, probe: false, needs });
+    }
+
+    pub(super) fn probe(&mut self, number: u64) {
+        let Some(call) = self.live.get(&number) else {
+            return;
+        };
+        let Some(recorded) = self.recorded(call) else {
+            return;
+        };
+        let attempt = recorded.attempts.last().map_or(1, |a| a.number);
+        let first_started_at = recorded.first_started().unwrap_or(self.now);
+        let key = recorded.key.as_deref().and_then(|k| k.parse().ok());
+        let key = key.unwrap_or_else(|| self.key_of(call));
+        let operation = Some(Operation { key, attempt, first_started_at });
+        // A probe is an output: everything before it is durable first.
+        let needs = self.pen.next();
+        self.grant(number, Work::Granted { operation, attempt, probe: true, needs });
+    }
+
+    pub(super) fn grant(&mut self, number: u64, work: Work) {
+        let durable = self.durable;
+        if let Some(call) = self.live.get_mut(&number) {
+            let ready = matches!(&work, Work::Granted { needs, .. } if durable >= *needs);
+            call.work = work;
+            if ready {
+                wake(call);
+            }
+        }
+    }
+
+    /// More is durable: grants that waited for it may begin.
+    pub(crate) fn made_durable(&mut self, durable: Position) {
+        self.durable = durable;
+        for call in self.live.values() {
+            if matches!(&call.work, Work::Granted { needs, .. } if durable >= *needs) {
+                wake(call);
+            }
+        }
+    }
+
+    /// Ends bodies whose time is over, and says when the next one's is.
+    pub(crate) fn expire(&mut self) -> Option<StoreTime> {
+        let mut next: Option<StoreTime> = None;
+        for call in self.live.values_mut() {
+            if let Work::Running { deadline, expired, .. } = &mut call.work {
+                if *deadline <= self.now {
+                    *expired = true;
+                    if let Some(waker) = &call.waker {
+                        waker.wake_by_ref();
+                    }
+                } else {
+                    next = Some(next.map_or(*deadline, |n| n.min(*deadline)));
+                }
+            }
+        }
+        next
+    }
+
+    /// Whether a body or a probe has begun and not ended.
+    pub(crate) fn running(&self) -> bool {
+        self.live.values().any(|c| matches!(c.work, Work::Running { .. }))
+    }
+
+    /// Whether a body or a probe was granted and has not ended.
+    pub(crate) fn at_work(&self) -> bool {
+        self.live.values().any(|c| !matches!(c.work, Work::Idle))
+    }
+
+    /// Until when the thread stays loaded for a timed-out body that is still running.
+    pub(crate) fn late_until(&self) -> Option<StoreTime> {
+        Some(self.late_until).filter(|until| self.late > 0 && *until > self.now)
+    }
+
+    /// Wakes the futures of these calls: their bodies want to be polled.
+    pub(crate) fn wake_bodies(&self, numbers: &BTreeSet<u64>) {
+        for call in numbers.iter().filter_map(|n| self.live.get(n)) {
+            wake(call);
+        }
+    }
+
+    pub(super) fn key_of(&self, call: &Call) -> OperationKey {
+        let namespace = Namespace(self.identity.namespace);
+        let scope = KeyScope::Thread(self.history.thread());
+        let id = &call.id;
+        let identity = match &id.identity {
+            Identity::Positional { occurrence } => KeyIdentity::Positional {
+                episode: id.episode,
+                branch: &id.branch,
+                occurrence: *occurrence,
+            },
+            Identity::Arguments { occurrence, .. } => KeyIdentity::Arguments {
+                canonical: call.canonical.as_deref().unwrap_or_default(),
+                occurrence: *occurrence,
+            },
+            Identity::Key(key) => KeyIdentity::Key(key),
+        };
+        OperationKey::derive(&namespace, scope, id.name.as_str(), identity, 0)
+    }
+}

@@ -1,0 +1,257 @@
+//! The code's side: making calls, and asking for their outcomes.
+
+use super::*;
+
+impl Desk {
+    /// Whether this is inside a poll of the workflow's future, and not in a task beside it.
+    pub(super) fn polled_here(&self) -> bool {
+        self.polling == Some(std::thread::current().id())
+    }
+
+    /// Whether the workflow's own code may speak now: not a body, for bodies are not replayed;
+    /// not a task that the workflow spawned, for its pace is not replayed either.
+    pub(super) fn may_speak(&mut self, what: impl FnOnce() -> String) -> bool {
+        if self.torn_down || self.trouble.is_some() {
+            return false;
+        }
+        let why = if !self.polled_here() {
+            format!(
+                "{} was made outside the workflow's own future (a spawned task?); make it in the \
+                 workflow",
+                what()
+            )
+        } else if let Some(body) = &self.in_body {
+            format!(
+                "the body of {body} made {}; a body is one effect: make the call in the workflow, \
+                 before or after the step",
+                what()
+            )
+        } else {
+            return true;
+        };
+        self.trouble(Trouble::Misused(why));
+        false
+    }
+
+    /// Makes a call: claims its identity and compares it with the records. `None` if the run
+    /// cannot go on; the future of the call then never resolves.
+    pub(crate) fn make(&mut self, making: Making) -> Option<u64> {
+        let name = &making.name;
+        if !self.may_speak(|| format!("the durable call {name:?}")) {
+            return None;
+        }
+        let id = self.identify(&making)?;
+        let shown: Arc<str> = id.to_string().into();
+        self.turn.made.get_or_insert_with(|| shown.clone());
+        let args: Option<Arc<[u8]>> = making.args.map(Into::into);
+        let declared = Declared {
+            kind: making.kind,
+            id: &id,
+            terms: making.terms.as_ref(),
+            args: args.as_deref(),
+            redact: &making.redact,
+        };
+        let decision = deedbook_journal::history::decide(&self.history, &declared, self.now);
+        if let deedbook_journal::history::Decision::Diverged(divergence) = decision {
+            self.trouble(Trouble::Diverged(divergence));
+            return None;
+        }
+        if let Some(call) = self
+            .history
+            .number(making.kind, &id)
+            .and_then(|number| self.history.calls().get(number))
+        {
+            self.unmade.remove(&call.opened);
+        }
+        let number = self.made;
+        self.made += 1;
+        let canonical = match making.identity {
+            Identify::Arguments { canonical, .. } => Some(canonical),
+            Identify::Positional | Identify::Key(_) => None,
+        };
+        let call = Call {
+            kind: making.kind,
+            id,
+            shown,
+            terms: making.terms,
+            retry: making.retry,
+            args,
+            canonical,
+            runs: making.runs,
+            asked: false,
+            waker: None,
+            offer: None,
+            work: Work::Idle,
+        };
+        self.live.insert(number, call);
+        Some(number)
+    }
+
+    pub(super) fn identify(&mut self, making: &Making) -> Option<StepId> {
+        let name = making.name.clone();
+        match &making.identity {
+            Identify::Key(key) => match Identity::key(key) {
+                Ok(identity) => Some(StepId::scoped(name, identity)),
+                Err(error) => {
+                    self.trouble(Trouble::Misused(format!("step {name:?}: {error}")));
+                    None
+                }
+            },
+            Identify::Arguments { canonical, occurrence } => {
+                let fingerprint = value::Fingerprint::of(&self.identity.secret, canonical);
+                let identity = Identity::Arguments { fingerprint, occurrence: *occurrence };
+                Some(StepId::scoped(name, identity))
+            }
+            Identify::Positional => self.next_occurrence(making.kind, &making.branch, name),
+        }
+    }
+
+    pub(super) fn next_occurrence(
+        &mut self,
+        kind: CallKind,
+        branch: &Branch,
+        name: Name,
+    ) -> Option<StepId> {
+        let twin = self.live.values().find(|c| {
+            kind != CallKind::Signal
+                && c.kind == kind
+                && c.id.name == name
+                && c.id.branch == *branch
+                && matches!(c.id.identity, Identity::Positional { .. })
+        });
+        if let Some(twin) = twin {
+            let why = format!(
+                "{} {name:?} is called again while {} is undelivered, so the two could swap their \
+                 outcomes; tell them apart with `.id(\"order-7\")`, or give each its own \
+                 `ctx.branch(\"left\")`",
+                kind.as_str(),
+                twin.shown,
+            );
+            self.trouble(Trouble::Misused(why));
+            return None;
+        }
+        let episode = self.history.episode();
+        let counter = self.occurrences.entry((kind, branch.clone(), name.clone())).or_insert(0);
+        let occurrence = *counter;
+        *counter += 1;
+        Some(StepId::positional(episode, branch.clone(), name, occurrence))
+    }
+
+    /// A future of the call is polled.
+    pub(crate) fn ask(&mut self, number: u64, waker: &Waker) -> Told {
+        let durable = self.durable;
+        if !self.polled_here() {
+            let call = self.live.get(&number).map(|c| c.shown.clone());
+            self.may_speak(|| format!("a poll of {}", call.unwrap_or_default()));
+            return Told::Wait;
+        }
+        let Some(call) = self.live.get_mut(&number) else {
+            return Told::Wait;
+        };
+        call.asked = true;
+        match &mut call.waker {
+            Some(known) => known.clone_from(waker),
+            None => call.waker = Some(waker.clone()),
+        }
+        if let Some((answer, position)) = call.offer.take() {
+            self.last_taken = (call.shown.clone(), position);
+            tracing::debug!(
+                thread = %self.history.thread(),
+                step = %call.shown,
+                position,
+                replayed = position < self.history.live_from(),
+                durable = position < durable,
+                "outcome delivered",
+            );
+            if call.kind == CallKind::Signal {
+                *self.delivered.entry(call.id.name.as_str().into()).or_insert(0) += 1;
+            }
+            self.turn.taken = true;
+            self.live.remove(&number);
+            return Told::Outcome(answer);
+        }
+        match call.work {
+            // Nothing new begins in a thread that is being cancelled.
+            Work::Granted { .. } if self.history.cancelled() => Told::Wait,
+            Work::Granted { needs, .. } if durable >= needs => self.begin_work(number),
+            Work::Running { probe, expired: true, .. } => {
+                use deedbook_journal::policy::Policy::{AtMostOnce, Reconcile};
+                let doubtful = |t: &Terms| matches!(t.policy, AtMostOnce | Reconcile);
+                Told::TimedOut { keep: !probe && call.terms.as_ref().is_some_and(doubtful) }
+            }
+            _ => Told::Wait,
+        }
+    }
+
+    /// Everything that a granted call waited for is durable.
+    pub(super) fn begin_work(&mut self, number: u64) -> Told {
+        let too_late = self.too_late(number);
+        let Some(call) = self.live.get_mut(&number) else {
+            return Told::Wait;
+        };
+        match std::mem::replace(&mut call.work, Work::Idle) {
+            Work::Granted { attempt, probe: false, .. } if too_late => {
+                self.not_started(number, attempt);
+                Told::Wait
+            }
+            Work::Granted { operation, attempt, probe, .. } => {
+                let timeout = call.terms.map_or(Duration::MAX, |t| t.timeout);
+                let deadline = self.now.after(timeout);
+                call.work = Work::Running { attempt, probe, deadline, expired: false };
+                match operation {
+                    Some(operation) if probe => Told::Probe(operation),
+                    operation => Told::Start { attempt, operation },
+                }
+            }
+            work => {
+                call.work = work;
+                Told::Wait
+            }
+        }
+    }
+
+    /// Whether the downstream may have forgotten the key by the time that this attempt, which was
+    /// granted a while ago, would be over.
+    pub(super) fn too_late(&self, number: u64) -> bool {
+        let recorded = self.live.get(&number).and_then(|c| self.recorded(c));
+        recorded.is_some_and(|c| {
+            let terms = c.terms.as_ref();
+            c.attempts.len() > 1 && terms.is_some_and(|t| !c.key_honoured(t, self.now))
+        })
+    }
+
+    /// What is shown of an attempt in traces: thread, step, operation key.
+    pub(crate) fn span(&self, number: u64, attempt: u32, probe: bool) -> tracing::Span {
+        let Some(call) = self.live.get(&number) else {
+            return tracing::Span::none();
+        };
+        let key = self.recorded(call).and_then(|c| c.key.clone());
+        tracing::info_span!(
+            "step",
+            thread = %self.history.thread(),
+            step = %call.shown,
+            operation_key = key.as_deref().unwrap_or(""),
+            attempt,
+            probe,
+        )
+    }
+
+    /// A body is polled between these two.
+    pub(crate) fn enter_body(&mut self, number: u64) {
+        self.in_body = self.live.get(&number).map(|c| c.shown.clone());
+    }
+
+    pub(crate) fn leave_body(&mut self) {
+        self.in_body = None;
+    }
+
+    /// The outcome of a call cannot be read as the type that the code expects.
+    pub(crate) fn unreadable(&mut self, call: String, kind: DivergenceKind, at: Position) {
+        self.trouble(Trouble::Diverged(Divergence { call, at, kind }));
+    }
+
+    /// The call whose outcome was taken last, as shown, and the outcome's position.
+    pub(crate) fn last_taken(&self) -> (Arc<str>, Position) {
+        self.last_taken.clone()
+    }
+}

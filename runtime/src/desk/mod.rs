@@ -1,0 +1,364 @@
+//! The desk: what the workflow's code and the executor share about one thread.
+//!
+//! The code makes calls on it ([`Desk::make`]) and asks for their outcomes ([`Desk::ask`]); the
+//! executor looks at it between polls, appends what [`deedbook_journal::turn::next`] decides, and
+//! offers outcomes. Both sides hold its lock only for moments and never over a body's poll.
+
+mod acts;
+mod calls;
+mod ends;
+mod program;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    thread::ThreadId as OsThread,
+    time::Duration,
+};
+
+use deedbook_journal::{
+    checkpointer::StoreIdentity,
+    failure::Failure,
+    history::{
+        Answer, AttemptEnd, CallKind, Declared, Divergence, DivergenceKind, Doubt, Ended, History,
+        ended,
+    },
+    id::{Branch, Identity, MessageId, Name, Position, StepId, StoreTime},
+    key::{KeyIdentity, KeyScope, Namespace, OperationKey},
+    limits::ValueLimits,
+    pen::{Draft, Pen},
+    policy::Terms,
+    record::{Kind, Place, Record, Role},
+    turn::{Act, Live},
+    value,
+};
+use serde::Serialize;
+
+use crate::{
+    error::{Class, StepError},
+    operation::Operation,
+    policy::Probe,
+    random::Random,
+    retry::Retry,
+    wake::Wakeups,
+};
+
+/// A desk and its lock.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    desk: Mutex<Desk>,
+    pub(crate) wakeups: Arc<Wakeups>,
+}
+
+impl Shared {
+    pub(crate) fn new(mut desk: Desk, wakeups: Arc<Wakeups>) -> Arc<Self> {
+        desk.wakeups = Some(wakeups.clone());
+        Arc::new(Self { desk: Mutex::new(desk), wakeups })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Desk> {
+        // A panic while the lock is held is caught around the poll and stops the thread; what the
+        // desk holds then is only read.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the workflow's code and the executor share about one thread.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) history: History,
+    pub(crate) limits: ValueLimits,
+    pen: Pen,
+    /// The `thread.resume` of this run, until it is written.
+    resume: Option<Draft>,
+    identity: StoreIdentity,
+    random: Random,
+    /// The store's clock at the beginning of the turn.
+    pub(crate) now: StoreTime,
+    /// Appended, and not submitted yet.
+    pub(crate) pending: Vec<Record>,
+    /// Messages that pending records give a position to.
+    pub(crate) consumes: Vec<MessageId>,
+    /// Positions below this are durable.
+    pub(crate) durable: Position,
+    /// Calls that were made and not given their outcome, by the order in which they were made.
+    live: BTreeMap<u64, Call>,
+    made: u64,
+    occurrences: HashMap<(CallKind, Branch, Name), u32>,
+    derivations: HashMap<(Branch, String), u32>,
+    /// Loaded records that open a call which the code has not made yet.
+    unmade: BTreeSet<Position>,
+    /// How many signals of a name were delivered.
+    delivered: HashMap<Arc<str>, usize>,
+    /// What the code did in this turn.
+    pub(crate) turn: TurnMarks,
+    /// The OS thread that polls the workflow's future right now.
+    polling: Option<OsThread>,
+    /// Whom to tell of trouble that did not come from a poll.
+    wakeups: Option<Arc<Wakeups>>,
+    /// The call whose body is being polled right now.
+    in_body: Option<Arc<str>>,
+    /// The call whose outcome was taken last, and the outcome's position.
+    last_taken: (Arc<str>, Position),
+    /// Late bodies still running (timed out, kept for their evidence), and until when they keep
+    /// the thread loaded.
+    late: u32,
+    late_until: StoreTime,
+    /// The input of the next episode, once the code asked for one.
+    pub(crate) continues_with: Option<Vec<u8>>,
+    /// Drops are not decisions of the program any more.
+    pub(crate) torn_down: bool,
+    /// Why this run cannot go on.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// What the code did in a turn.
+#[derive(Debug, Default)]
+pub(crate) struct TurnMarks {
+    /// An offer was taken.
+    pub(crate) taken: bool,
+    /// The first call that was made.
+    pub(crate) made: Option<Arc<str>>,
+}
+
+/// Why a run cannot go on. Nothing is recorded: the thread stays where it was.
+#[derive(Debug, Clone)]
+pub(crate) enum Trouble {
+    /// The code disagrees with the records.
+    Diverged(Divergence),
+    /// The code misused its context.
+    Misused(String),
+}
+
+/// A live call.
+#[derive(Debug)]
+struct Call {
+    kind: CallKind,
+    id: StepId,
+    shown: Arc<str>,
+    terms: Option<Terms>,
+    retry: Retry,
+    args: Option<Arc<[u8]>>,
+    /// Under [`Identity::Arguments`]: what the operation key is derived from.
+    canonical: Option<Vec<u8>>,
+    /// How long a timer runs.
+    runs: Duration,
+    asked: bool,
+    waker: Option<Waker>,
+    offer: Option<(Answer, Position)>,
+    work: Work,
+}
+
+/// What is being done about a call.
+#[derive(Debug)]
+enum Work {
+    Idle,
+    /// It may begin once everything below `needs` is durable.
+    Granted {
+        operation: Option<Operation>,
+        attempt: u32,
+        probe: bool,
+        needs: Position,
+    },
+    /// It is under way.
+    Running {
+        attempt: u32,
+        probe: bool,
+        deadline: StoreTime,
+        expired: bool,
+    },
+}
+
+/// A call about to be made.
+#[derive(Debug)]
+pub(crate) struct Making {
+    pub(crate) kind: CallKind,
+    pub(crate) branch: Branch,
+    pub(crate) name: Name,
+    pub(crate) identity: Identify,
+    pub(crate) terms: Option<Terms>,
+    pub(crate) retry: Retry,
+    pub(crate) args: Option<Vec<u8>>,
+    pub(crate) runs: Duration,
+    pub(crate) redact: Vec<String>,
+}
+
+/// How a call is identified, as declared.
+#[derive(Debug, Clone)]
+pub(crate) enum Identify {
+    Positional,
+    Arguments { canonical: Vec<u8>, occurrence: u32 },
+    Key(String),
+}
+
+/// What a future that asks is told.
+pub(crate) enum Told {
+    /// Nothing yet.
+    Wait,
+    /// Its outcome.
+    Outcome(Answer),
+    /// Start the body.
+    Start { attempt: u32, operation: Option<Operation> },
+    /// Ask the downstream.
+    Probe(Operation),
+    /// The body's time is over.
+    TimedOut { keep: bool },
+}
+
+/// How a body ended that did not return a storable value.
+pub(crate) enum BodyEnd {
+    Failed(StepError),
+    Panicked(String),
+    TimedOut,
+    /// It returned, and the result cannot be stored.
+    Unstorable(Failure),
+}
+
+impl Desk {
+    pub(crate) fn new(
+        history: History,
+        pen: Pen,
+        identity: StoreIdentity,
+        limits: ValueLimits,
+        now: StoreTime,
+    ) -> Self {
+        let episode = history.episode_from();
+        let unmade = history.calls().iter().map(|c| c.opened).filter(|o| *o >= episode).collect();
+        Self {
+            durable: pen.next(),
+            history,
+            limits,
+            pen,
+            resume: None,
+            identity,
+            random: Random::new(),
+            now,
+            pending: Vec::new(),
+            consumes: Vec::new(),
+            live: BTreeMap::new(),
+            made: 0,
+            occurrences: HashMap::new(),
+            derivations: HashMap::new(),
+            unmade,
+            delivered: HashMap::new(),
+            turn: TurnMarks::default(),
+            polling: None,
+            wakeups: None,
+            in_body: None,
+            last_taken: (Arc::default(), 0),
+            late: 0,
+            late_until: StoreTime(0),
+            continues_with: None,
+            torn_down: false,
+            trouble: None,
+        }
+    }
+
+    /// Begins the run: a new thread's first record at once, a `thread.resume` only once there is
+    /// something to record behind it.
+    pub(crate) fn begin(&mut self, draft: Draft, first: bool) {
+        if first {
+            self.append(draft);
+        } else {
+            self.resume = Some(draft);
+        }
+    }
+
+    /// Appends a record: gives it its position, and takes it into the history.
+    pub(crate) fn append(&mut self, draft: Draft) -> Position {
+        if let Some(resume) = self.resume.take() {
+            self.append(resume);
+        }
+        let position = self.pen.next();
+        let random = &mut self.random;
+        let (header, record) = self.pen.write(draft, self.now, &mut || random.salt());
+        if let Err(error) = self.history.apply(&header, &record.payloads) {
+            // The rules that write records and the rules that read them disagree: our fault, and
+            // nothing may follow from it.
+            self.trouble(Trouble::Misused(format!("deedbook wrote a wrong record: {error}")));
+            return position;
+        }
+        self.pending.push(record);
+        position
+    }
+
+    fn draft(&self, kind: Kind) -> Draft {
+        Draft::new(self.history.thread(), kind)
+    }
+
+    pub(crate) fn trouble(&mut self, trouble: Trouble) {
+        self.trouble.get_or_insert(trouble);
+        if let (false, Some(wakeups)) = (self.polled_here(), &self.wakeups) {
+            wakeups.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn begin_poll(&mut self) {
+        self.polling = Some(std::thread::current().id());
+    }
+
+    pub(crate) fn end_poll(&mut self) {
+        self.polling = None;
+    }
+
+    /// The steps that keep the thread from ending: nobody knows whether they had their effect.
+    pub(crate) fn doubts(&self) -> Vec<(StepId, Doubt)> {
+        self.history
+            .doubts(self.now)
+            .filter(|(call, _)| !call.terms.is_some_and(|t| t.abandon))
+            .map(|(call, doubt)| (call.id.clone(), doubt))
+            .collect()
+    }
+
+    /// Takes what is pending, to be submitted at this position.
+    pub(crate) fn take_pending(&mut self) -> (Position, Vec<Record>, Vec<MessageId>) {
+        let records = std::mem::take(&mut self.pending);
+        let at = self.pen.next() - records.len() as u64;
+        (at, records, std::mem::take(&mut self.consumes))
+    }
+
+    /// Appends a record whose payload is `value`.
+    pub(crate) fn append_with<T: Serialize>(
+        &mut self,
+        draft: Draft,
+        role: Role,
+        value: &T,
+    ) -> Position {
+        // Failures and texts are bounded where they are made, so that they always fit.
+        let bytes = value::encode(value, &ValueLimits::new()).unwrap_or_else(|_| vec![0xc0]);
+        self.append(draft.payload(role, bytes))
+    }
+
+    fn recorded(&self, call: &Call) -> Option<&deedbook_journal::history::Call> {
+        let number = self.history.number(call.kind, &call.id)?;
+        self.history.calls().get(number)
+    }
+
+    fn opened(&self, call: &Call) -> Option<Position> {
+        self.recorded(call).map(|c| c.opened)
+    }
+}
+
+fn wake(call: &Call) {
+    if let Some(waker) = &call.waker {
+        waker.wake_by_ref();
+    }
+}
+
+fn place(id: &StepId) -> Place {
+    let (occurrence, business_key) = match &id.identity {
+        Identity::Positional { occurrence } | Identity::Arguments { occurrence, .. } => {
+            (*occurrence, None)
+        }
+        Identity::Key(key) => (0, Some(key.clone())),
+    };
+    Place {
+        episode: id.episode,
+        branch: id.branch.clone(),
+        name: id.name.clone(),
+        kind: id.identity.kind(),
+        occurrence,
+        business_key,
+    }
+}

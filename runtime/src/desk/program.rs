@@ -1,0 +1,92 @@
+//! What the program says about itself: patches, retirements, episodes, derived values.
+
+use super::*;
+
+impl Desk {
+    /// Begins the next episode: the code starts anew, with other input.
+    pub(crate) fn next_episode(&mut self, input: Vec<u8>, build: Option<Arc<str>>) {
+        let mut carry: Vec<_> = self.undelivered().collect();
+        carry.sort_unstable();
+        let draft = self.draft(Kind::ThreadContinue).with(|h| {
+            h.build = build;
+            h.carry = carry;
+        });
+        self.append(draft.payload(Role::Input, input));
+        self.live.clear();
+        self.occurrences.clear();
+        self.derivations.clear();
+        self.delivered.clear();
+        self.turn = TurnMarks::default();
+        self.torn_down = false;
+    }
+
+    /// The positions of signals that nobody was given.
+    pub(super) fn undelivered(&self) -> impl Iterator<Item = Position> {
+        self.history.all_signals().flat_map(|(name, signals)| {
+            let delivered = self.delivered.get(name).copied().unwrap_or(0);
+            signals.iter().skip(delivered).map(|s| s.position)
+        })
+    }
+
+    /// The code does not make calls of this name any more, and says so.
+    pub(crate) fn retired(&mut self, name: &str) {
+        let history = &self.history;
+        self.unmade.retain(|opened| {
+            history.opened_at(*opened).is_none_or(|call| call.id.name.as_str() != name)
+        });
+    }
+
+    /// The answer to `patched(name)`.
+    pub(crate) fn patched(&mut self, name: &str) -> bool {
+        if let Some(recorded) = self.history.marker(name) {
+            return recorded;
+        }
+        if !self.may_speak(|| format!("`patched({name:?})`")) {
+            return false;
+        }
+        // New code may be taken only where the old code cannot have been: when every loaded
+        // record was delivered or belongs to a call already made.
+        let undelivered = self.live.values().any(|c| {
+            self.opened(c).is_some_and(|opened| {
+                opened < self.history.live_from()
+                    && self.history.opened_at(opened).is_some_and(|c| {
+                        c.outcome.as_ref().is_some_and(|o| o.position < self.history.live_from())
+                    })
+            })
+        });
+        let answer = self.unmade.is_empty() && !undelivered && !self.signals_waiting();
+        let word = format!("patch:{name}");
+        let draft = self.draft(Kind::Marker).with(|h| {
+            h.why = Some(word.into());
+            h.verdict = Some(if answer { "true" } else { "false" }.into());
+        });
+        self.append(draft);
+        answer
+    }
+
+    /// Whether a loaded signal was not delivered to anybody who waits for it.
+    pub(super) fn signals_waiting(&self) -> bool {
+        self.live.values().filter(|c| c.kind == CallKind::Signal).any(|c| {
+            let name = c.id.name.as_str();
+            let delivered = self.delivered.get(name).copied().unwrap_or(0);
+            self.history
+                .signals(name)
+                .get(delivered)
+                .is_some_and(|s| s.position < self.history.live_from())
+        })
+    }
+
+    /// A value that is equal in every execution and differs between places in the program.
+    pub(crate) fn derived(&mut self, branch: &Branch, what: &str) -> uuid::Uuid {
+        // A body's own call would not be repeated by a replay, and so shift those after it.
+        let counts = self.may_speak(|| format!("`{}()`", what.trim_start_matches("deedbook:")));
+        let counter = self.derivations.entry((branch.clone(), what.to_owned())).or_insert(0);
+        let occurrence = *counter;
+        *counter += u32::from(counts);
+        let namespace = Namespace(self.identity.namespace);
+        let episode = self.history.episode();
+        let identity = KeyIdentity::Positional { episode, branch, occurrence };
+        let scope = KeyScope::Thread(self.history.thread());
+        OperationKey::derive(&namespace, scope, what, identity, 0).to_uuid()
+    }
+}

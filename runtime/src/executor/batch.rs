@@ -1,0 +1,138 @@
+//! Batches: what a turn appended goes to the store as one.
+
+use super::*;
+
+impl Run {
+    /// Submits what is pending, unless a batch is on its way: one batch a turn, and what comes
+    /// meanwhile goes with the next.
+    pub(super) fn submit(&mut self, row: Option<Row>) {
+        if self.inflight.is_some() {
+            return;
+        }
+        let mut desk = self.shared.lock();
+        let row = row.unwrap_or_else(|| running_row(&self.row, &desk));
+        let says_new = row.status != Status::Running && !same_state(&row, &self.row);
+        if desk.pending.is_empty() && !says_new {
+            return;
+        }
+        let (at, records, consumes) = desk.take_pending();
+        drop(desk);
+        let kept = records.clone();
+        let append = Append {
+            thread: self.thread.clone(),
+            epoch: self.epoch,
+            at,
+            records,
+            consumes,
+            row: row.clone(),
+        };
+        self.row = row;
+        let store = self.house.store.clone();
+        let result = Box::pin(async move {
+            let results = store.append(vec![append]).await;
+            results.into_iter().next().unwrap_or_else(|| {
+                Err(StoreError::Failed { why: "the store gave no result".into() })
+            })
+        });
+        self.inflight = Some(Inflight { result, records: kept });
+    }
+
+    /// Submits everything and waits until it is durable.
+    pub(super) async fn flush(&mut self, row: Option<&Row>) -> Result<(), StoreError> {
+        loop {
+            if self.inflight.is_none() {
+                self.submit(row.cloned());
+            }
+            let Some(inflight) = &mut self.inflight else {
+                return Ok(());
+            };
+            let result = inflight.result.as_mut().await;
+            self.committed(result).await?;
+        }
+    }
+
+    /// A batch has its result.
+    pub(super) async fn committed(
+        &mut self,
+        result: Result<Position, StoreError>,
+    ) -> Result<(), StoreError> {
+        let inflight = self.inflight.take();
+        match result {
+            Ok(durable) => {
+                self.shared.lock().made_durable(durable);
+                self.control.durable.send_replace(true);
+                Ok(())
+            }
+            Err(error @ (StoreError::Fenced { .. } | StoreError::Moved { .. })) => {
+                self.testify(inflight.map(|i| i.records).unwrap_or_default()).await;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Posts outcomes that came after a takeover to the thread's inbox: evidence, not outcomes.
+    pub(super) async fn testify(&mut self, records: Vec<Record>) {
+        let late: Vec<_> = records.iter().filter_map(|r| self.late_message(r)).collect();
+        for message in late {
+            // The hold is lost either way; the takeover has its own view of the attempt.
+            let _ = self.house.store.post(&self.thread, message).await;
+        }
+    }
+
+    pub(super) fn late_message(&self, record: &Record) -> Option<Message> {
+        let header = Header::parse(&record.header).ok()?;
+        if !matches!(header.kind, Kind::StepDone | Kind::StepFail | Kind::StepUnknown) {
+            return None;
+        }
+        let desk = self.shared.lock();
+        let call = desk.history.opened_at(header.call?)?;
+        let outcome = match (record.payload(Role::Result), record.payload(Role::Error)) {
+            (Some(result), _) => Ok(message::Bytes(result.bytes.to_vec())),
+            (None, Some(error)) => {
+                Err(value::decode(&error.bytes, &self.house.options.values).ok()?)
+            }
+            (None, None) => return None,
+        };
+        let late = message::Late { attempt: header.attempt?, outcome };
+        let body = value::encode(&late, &self.house.options.values).ok()?;
+        let mut id = [0; 16];
+        id.copy_from_slice(record.hash.0.get(..16)?);
+        Some(Message {
+            id: MessageId(id),
+            kind: message::LATE,
+            name: call.id.to_string().into(),
+            by: self.house.options.holder.clone(),
+            body: body.into(),
+        })
+    }
+
+    /// Waits for a wake-up, the batch on its way, or a time.
+    pub(super) async fn wait(&mut self, until: Option<StoreTime>) -> Result<(), StoreError> {
+        let wakeups: Arc<Wakeups> = self.shared.wakeups.clone();
+        let now = self.shared.lock().now;
+        let mut sleep = until.map(|until| self.house.clock.sleep(now, until));
+        let changed = wakeups.changed.notified();
+        let mut changed = std::pin::pin!(changed);
+        let inflight = &mut self.inflight;
+        let committed = poll_fn(|cx| {
+            if let Some(inflight) = inflight
+                && let Poll::Ready(result) = inflight.result.as_mut().poll(cx)
+            {
+                return Poll::Ready(Some(result));
+            }
+            if changed.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            match &mut sleep {
+                Some(sleep) => sleep.as_mut().poll(cx).map(|()| None),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+        match committed {
+            Some(result) => self.committed(result).await,
+            None => Ok(()),
+        }
+    }
+}
