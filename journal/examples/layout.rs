@@ -1,7 +1,7 @@
 //! Which layout of tables an append costs least in, and what the embedded home makes of it.
 //!
 //! ```text
-//! cargo run --release -p deedbook-journal --example layout [FOLDER]
+//! cargo run --release -p deedbook-journal --example layout [FOLDER [home]]
 //! ```
 //!
 //! Prints microseconds for each commit (the median of the rounds' medians) and, beside it, the
@@ -41,6 +41,16 @@ const DIRECT: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("dir
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 const EXTENTS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("extents");
 const THREADS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("threads");
+
+/// CPU time of this process so far, in milliseconds, and bytes in its write calls.
+fn used() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: f64 = behind.split_whitespace().skip(11).take(2).flat_map(str::parse::<f64>).sum();
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let written = io.lines().find_map(|l| l.strip_prefix("wchar: ")?.parse().ok());
+    (ticks * 10.0, written.unwrap_or(0.0))
+}
 
 /// Something that commits one append for each of some threads.
 trait Engine {
@@ -194,6 +204,7 @@ fn compare(folder: &Path, threads: u64, group: usize) -> Done {
     ];
     let mut rounds = vec![Vec::new(); engines.len()];
     let mut means = vec![Vec::new(); engines.len()];
+    let mut spent = vec![(0.0, 0.0); engines.len()];
     let mut turn = 0_u64;
     for round in 0..=ROUNDS {
         for (k, engine) in engines.iter_mut().enumerate() {
@@ -206,6 +217,7 @@ fn compare(folder: &Path, threads: u64, group: usize) -> Done {
                 continue;
             }
             let mut times = Vec::with_capacity(COMMITS);
+            let before = used();
             for _ in 0..COMMITS {
                 let some: Vec<u64> = (0..group as u64)
                     .map(|i| (turn + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) % threads)
@@ -215,20 +227,27 @@ fn compare(folder: &Path, threads: u64, group: usize) -> Done {
                 engine.commit(&some)?;
                 times.push(since.elapsed().as_secs_f64() * 1e6);
             }
+            let after = used();
+            spent[k].0 += (after.0 - before.0) * 1e3 / (COMMITS * ROUNDS) as f64;
+            spent[k].1 += (after.1 - before.1) / (COMMITS * ROUNDS) as f64;
             means[k].push(times.iter().sum::<f64>() / times.len() as f64);
             rounds[k].push(median(times));
         }
     }
     println!("\n{threads} threads, groups of {group}, {APPEND_BYTES} B an append:");
-    println!("{:38} {:>10} {:>7} {:>10} {:>7}", "", "median us", "ratio", "mean us", "ratio");
+    println!(
+        "{:38} {:>10} {:>7} {:>10} {:>7} {:>7} {:>9}",
+        "", "median us", "ratio", "mean us", "ratio", "CPU us", "B written"
+    );
     let (floor, floor_mean) = (median(rounds[0].clone()), median(means[0].clone()));
-    for ((engine, times), mean) in engines.iter().zip(rounds).zip(means) {
-        let (time, mean) = (median(times), median(mean));
+    for (k, engine) in engines.iter().enumerate() {
+        let (time, mean) = (median(rounds[k].clone()), median(means[k].clone()));
+        let (cpu, written) = spent[k];
         println!(
-            "{:38} {time:>10.0} {:>7.2} {mean:>10.0} {:>7.2}",
+            "{:38} {time:>10.0} {:>7.2} {mean:>10.0} {:>7.2} {cpu:>7.0} {written:>9.0}",
             engine.name(),
             time / floor,
-            mean / floor_mean
+            mean / floor_mean,
         );
     }
     Ok(())
@@ -236,12 +255,12 @@ fn compare(folder: &Path, threads: u64, group: usize) -> Done {
 
 /// What an effectful step writes: an intent with 200 B of arguments, or a result of 100 B.
 fn record(log_id: &[u8; 16], thread: &ThreadId, n: u64, epoch: Epoch, head: RecordHash) -> Record {
-    let kind = if n % 2 == 0 { Kind::StepIntent } else { Kind::StepDone };
+    let kind = if n.is_multiple_of(2) { Kind::StepIntent } else { Kind::StepDone };
     let mut header = Header::new(thread.clone(), n, epoch, kind, StoreTime(1), 0);
     header.attempt = Some(1);
     header.call = (n % 2 == 1).then(|| n - 1);
-    header.key = (n % 2 == 0).then(|| "dk1_3f9c0a7be1d24856bb0f6e8a7c1d2e3f4a5b6c7d".into());
-    let (role, size) = if n % 2 == 0 { (Role::Args, 200) } else { (Role::Result, 100) };
+    header.key = n.is_multiple_of(2).then(|| "dk1_3f9c0a7be1d24856bb0f6e8a7c1d2e3f4a5b6c7d".into());
+    let (role, size) = if n.is_multiple_of(2) { (Role::Args, 200) } else { (Role::Result, 100) };
     let payload = Payload { role, salt: [9; 32], bytes: vec![5; size].into() };
     Record::seal(log_id, &head, header, vec![payload]).1
 }
@@ -316,7 +335,8 @@ fn appends(home: &Arc<Embedded>, writers: usize, workers: usize, each: u64) -> D
                     local.spawn_local(async move {
                         let id = format!("order-{writers}-{each}-{k}");
                         let pen = Pen::claim(&home, &id).await;
-                        let mut pen = pen.unwrap_or_else(|e| panic!("{id}: {e}"));
+                        assert!(pen.is_ok(), "{id}: held");
+                        let Ok(mut pen) = pen else { return };
                         let log_id = home.identity().log_id;
                         for _ in 0..each {
                             let stored = home.append(vec![pen.append(&log_id, 1)]).await;
@@ -349,15 +369,17 @@ fn home(folder: &Path) -> Done {
             floor.commit(&[0])?;
         }
         let sync = since.elapsed().as_secs_f64() / 200.0;
+        let cpu = used().0;
         let rate = appends(&book, writers, 2.min(writers), each)?;
-        let after = disk.counts();
+        let (after, cpu) = (disk.counts(), used().0 - cpu);
         let count = writers as f64 * each as f64;
         println!(
             "{writers:4} writers: {rate:>8.0} appends/s, {:.2} floor syncs an append, {:.3} syncs and \
-             {:.0} B written an append (floor {:.0} us)",
+             {:.0} B written and {:.0} us of CPU an append (floor {:.0} us)",
             1.0 / rate / sync,
             (after.syncs - before.syncs) as f64 / count,
             (after.bytes_written - before.bytes_written) as f64 / count,
+            cpu * 1e3 / count,
             sync * 1e6
         );
     }
@@ -384,7 +406,7 @@ async fn reads(book: &Embedded) -> Done {
             stored?;
         }
     }
-    let mut times = Vec::new();
+    let (mut times, cpu) = (Vec::new(), used().0);
     for _ in 0..7 {
         let since = Instant::now();
         let (mut from, mut count) = (0, 0);
@@ -399,7 +421,11 @@ async fn reads(book: &Embedded) -> Done {
         assert_eq!(count, 20_000);
         times.push(since.elapsed().as_secs_f64() * 1e3);
     }
-    println!("a thread of 20000 records read and verified: {:.1} ms", median(times));
+    println!(
+        "a thread of 20000 records read and verified: {:.1} ms, {:.1} ms of CPU",
+        median(times),
+        (used().0 - cpu) / 7.0
+    );
     let mut times = Vec::new();
     for from in 0..500 {
         let since = Instant::now();
@@ -439,8 +465,11 @@ fn main() -> Done {
     let named = std::env::args().nth(1).map(PathBuf::from);
     let folder = named.unwrap_or_else(|| std::env::temp_dir().join("deedbook-layout"));
     std::fs::create_dir_all(&folder)?;
-    for (threads, group) in [(1, 1), (64, 1), (64, 64), (20_000, 64)] {
-        compare(&folder, threads, group)?;
+    let only = std::env::args().nth(2);
+    if only.as_deref() != Some("home") {
+        for (threads, group) in [(1, 1), (64, 1), (64, 64), (20_000, 64)] {
+            compare(&folder, threads, group)?;
+        }
     }
     home(&folder)?;
     std::fs::remove_dir_all(&folder)?;

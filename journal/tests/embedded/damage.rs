@@ -170,19 +170,19 @@ fn stride(default: usize) -> usize {
 
 #[test]
 fn a_flipped_bit_in_a_closed_journal() {
-    let tally = sweep(true, stride(397), |bytes, at| bytes[at] ^= 1 << (at % 8));
+    let tally = sweep(true, stride(997), |bytes, at| bytes[at] ^= 1 << (at % 8));
     judge("closed, a bit", &tally);
 }
 
 #[test]
 fn a_flipped_bit_in_a_crashed_journal() {
-    let tally = sweep(false, stride(397), |bytes, at| bytes[at] ^= 1 << (at % 8));
+    let tally = sweep(false, stride(997), |bytes, at| bytes[at] ^= 1 << (at % 8));
     judge("crashed, a bit", &tally);
 }
 
 #[test]
 fn zeroed_sectors_in_a_closed_journal() {
-    let tally = sweep(true, stride(1024), |bytes, at| {
+    let tally = sweep(true, stride(2048), |bytes, at| {
         let end = bytes.len().min(at + 512);
         bytes[at..end].fill(0);
     });
