@@ -157,8 +157,8 @@ async fn a_read_waits_for_nothing() {
     assert!(listed.items.is_empty());
     gate.open();
     assert_eq!(running.await.unwrap(), [7; 4]);
-    // Everything up to the intent, then everything up to the end.
-    assert_eq!(home.counts().groups, 2);
+    // The process, then everything up to the intent, then everything up to the end.
+    assert_eq!(home.counts().groups, 3);
 }
 
 #[tokio::test]
