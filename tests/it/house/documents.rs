@@ -360,3 +360,21 @@ fn a_page_that_shows_something_else_is_found() {
     assert_eq!(page("```console run\n$ false\n```\n"), 1);
     assert_eq!(page("```console run\n$ echo $UNSET\n…\n```\n"), 1);
 }
+
+/// A path in backticks names something that is there: prose rots faster than links.
+#[test]
+fn every_path_in_prose_is_there() {
+    let tops = ["runtime/", "journal/", "checkpointers/", "cli/", "tests/", "benches/", "docs/"];
+    let mut problems = Vec::new();
+    for page in pages() {
+        let (_, prose) = parts(page);
+        for (n, line) in prose {
+            let named = line.split('`').skip(1).step_by(2);
+            let paths = named.filter(|path| tops.iter().any(|top| path.starts_with(top)));
+            let plain = paths.filter(|path| !path.contains(['*', ' ', '{']));
+            let gone = plain.filter(|path| !root().join(path).exists());
+            problems.extend(gone.map(|path| format!("{}:{n}: {path} is not there", page.path)));
+        }
+    }
+    report(&problems);
+}
