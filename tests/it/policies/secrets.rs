@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use deedbook::{Context, Deedbook, Result, Secret, StepError};
+use deedbook::{Context, Deedbook, Result, Secret, Status, StepError};
 use harness::{code::Code, outside::Outside};
 
 const CANARY: &str = "canary-8f1c2e";
@@ -49,7 +49,10 @@ async fn s75_b18_a_secret_is_in_no_file_no_error_and_no_trace() {
     let code = login(&outside, CANARY.to_owned());
     let book = Deedbook::create(&path).host(code).start().await.unwrap();
     book.spawn::<Code>("t", ()).await.unwrap();
-    while book.decide("t", "go on#0", true, "user:a", "").await.is_err() {
+    // The request is there as soon as the step is over; a thread that stopped says why.
+    while let Err(error) = book.decide("t", "go on#0", true, "user:a", "").await {
+        let row = book.status("t").await.unwrap().unwrap().row;
+        assert_ne!(row.status, Status::Stalled, "{error}: {row:?}");
         tokio::task::yield_now().await;
     }
     book.wait::<Code>("t").await.unwrap();
