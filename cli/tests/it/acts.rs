@@ -222,7 +222,7 @@ fn s47_an_attempt_to_be_repeated_keeps_a_cancelled_thread_for_its_program() {
     book.thread("t", Status::Running, vec![intent("pay", Policy::Idempotent)]);
     let said = book.ok(&["cancel", "t", "--reason", "stop"]);
     assert!(said.contains("takes it up at its next start"), "{said}");
-    assert_eq!(book.status("t"), "running", "never cancelled before its effect is accounted for");
+    assert_eq!(book.status("t"), "in doubt", "never cancelled before its effect is accounted for");
     book.ok(&["verify"]);
 }
 
