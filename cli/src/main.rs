@@ -25,6 +25,20 @@ use out::{JSON_VERSION, Out};
 use text::safe;
 
 fn main() -> ExitCode {
+    // The storage library panics at some damage. The journal catches that and says what is
+    // damaged; the trace beside it would only hide the message, and break `--json`.
+    if env::var_os("DEEDBOOK_BACKTRACE").is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let ran = std::panic::catch_unwind(program);
+    ran.unwrap_or_else(|_| {
+        let said =
+            "a fault of the tool itself; set DEEDBOOK_BACKTRACE=1 to see where, and report it";
+        ExitCode::from(complain(Failure::new(said), env::args_os().any(|a| a == "--json")))
+    })
+}
+
+fn program() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(not_parsed(&error)),

@@ -190,12 +190,18 @@ impl Aside {
         let shown = safe(&path.to_string_lossy());
         let name = path.file_name();
         let name = name.ok_or_else(|| Failure::usage(format!("{shown} names no file")))?;
-        let there = fs::symlink_metadata(path).is_ok();
         let same = || Some((fs::canonicalize(path).ok()?, fs::canonicalize(journal?).ok()?));
         if same().is_some_and(|(a, b)| a == b) {
             return Err(Failure::new(format!("{shown} is the journal itself; name another file")));
         }
-        if there && !replace {
+        let there = fs::symlink_metadata(path);
+        // A rename would put a file in the place of a device or a link, `/dev/null` say.
+        if there.as_ref().is_ok_and(|there| !there.is_file()) {
+            return Err(Failure::new(format!(
+                "{shown} is not a regular file, and is not replaced; name another file"
+            )));
+        }
+        if there.is_ok() && !replace {
             return Err(Failure::new(format!(
                 "{shown} is there already; name another file, or use --force"
             )));

@@ -107,6 +107,20 @@ fn deep_values_are_exported_and_verified() {
 }
 
 #[test]
+fn an_export_takes_the_place_of_regular_files_only() {
+    let book = sample();
+    let device = book.file("device");
+    let _held = std::os::unix::net::UnixListener::bind(&device).unwrap();
+    std::os::unix::fs::symlink("elsewhere", book.file("link")).unwrap();
+    for name in ["device", "link"] {
+        let ran = book.run(&["export", "-o", name, "--force"]);
+        assert_eq!(ran.code, 1, "{name}");
+        let there = std::fs::symlink_metadata(book.file(name)).unwrap();
+        assert!(!there.is_file(), "{name} is still what it was");
+    }
+}
+
+#[test]
 fn s72_an_export_gets_its_name_when_it_is_complete() {
     let book = sample();
     book.ok(&["export", "-o", "x.jsonl"]);
