@@ -23,8 +23,9 @@ use crate::{
 
 /// A workflow's hands: steps, timers, signals, approvals, time and chance.
 ///
-/// It is owned, cheap to clone, `Send`, and not `Sync`: a durable call inside a step's body, which
-/// would have to borrow it, does not compile.
+/// It is owned, cheap to clone, `Send`, and not `Sync`: a durable call inside a step's body that
+/// borrows the workflow's context does not compile, and one through a clone that was moved into
+/// the body is refused at run time, before anything of it happens.
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,

@@ -228,7 +228,7 @@ impl fmt::Display for WorkflowError {
 }
 
 /// What callers of a [`Deedbook`](crate::Deedbook) are given.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error(Box<Repr>);
 
 #[derive(Debug, Clone)]
@@ -329,6 +329,13 @@ impl fmt::Display for Error {
             write!(f, "thread {thread:?}: ")?;
         }
         f.write_str(&self.0.message)
+    }
+}
+
+/// What a `main` that returns this error prints: the kind, and the message as people read it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
     }
 }
 

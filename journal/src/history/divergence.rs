@@ -72,7 +72,8 @@ impl fmt::Display for Divergence {
             DivergenceKind::Unreadable(why) => write!(
                 f,
                 "{call}: the outcome in record {at} cannot be read as the type that the code \
-                 expects: {why}; keep the old type readable (defaults, aliases)",
+                 expects: {why}; keep the old type readable (defaults, aliases), or, if a person \
+                 settled the step with a wrong value, cancel the thread",
             ),
             DivergenceKind::Erased => write!(
                 f,

@@ -144,6 +144,11 @@ impl Told<'_> {
         }
         let journal = quoted(&places.journal.to_string_lossy());
         page.line(Look::Plain, format_args!("try      deedbook --journal {journal} threads"));
+        let instead = "cargo run -q -p deedbook-cli --";
+        page.line(
+            Look::Plain,
+            format_args!("         (not installed? `{instead}` stands for `deedbook`)"),
+        );
         let shown = audit.example.as_deref().map(quoted);
         if let Some(thread) = shown {
             let text = format!("         deedbook --journal {journal} show {thread}");
