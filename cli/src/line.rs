@@ -20,14 +20,17 @@ use serde_json::{Value, value::RawValue};
 /// The version of the export's format.
 pub(crate) const VERSION: u32 = 1;
 
-/// The first line.
+/// The first line. Like every line, it holds nothing that is not checked: a member that this
+/// version does not know is refused.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Opening {
     pub(crate) export: Scope,
 }
 
 /// What an export covers.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Scope {
     pub(crate) v: u32,
     pub(crate) log_id: String,
@@ -40,12 +43,14 @@ pub(crate) struct Scope {
 
 /// The last line.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Closing {
     pub(crate) end: Totals,
 }
 
 /// What an export holds.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Totals {
     pub(crate) records: u64,
     pub(crate) threads: u64,
@@ -100,6 +105,7 @@ pub(crate) fn write(
 
 /// A line as read.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Line {
     rec: Strict,
     hash: String,
@@ -108,6 +114,7 @@ pub(crate) struct Line {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Value3 {
     salt: String,
     bin: String,

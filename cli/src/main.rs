@@ -114,9 +114,14 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
     let home = open::open(journal)?;
     let outcome = on_journal(command, &home, journal, out).await;
     let closed = home.close().await;
-    let code = outcome?;
-    closed?;
-    Ok(code)
+    match outcome? {
+        // What was found stands, also where the file is too damaged to be closed in order.
+        found if found != code::OK => Ok(found),
+        code => {
+            closed?;
+            Ok(code)
+        }
+    }
 }
 
 async fn on_journal(

@@ -127,3 +127,31 @@ fn an_erased_payload_leaves_a_chain_that_verifies() {
         assert!(!book.ok(args).contains("canary"));
     }
 }
+
+/// A member that nothing checks would be read by people and believed.
+#[test]
+fn a_member_that_nobody_knows_is_found_wherever_it_is_put() {
+    let book = Book::new();
+    let drafts = vec![intent("pay", Policy::AtMostOnce), done(1, "1"), end("done")];
+    book.thread("t", Status::Done, drafts);
+    let whole = book.ok(&["export"]);
+    let places = ["{\"export\":{", "{\"rec\":{", "\"hash\":", "\"pay\":{\"args\":{", "{\"end\":{"];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("export.jsonl");
+    let verify = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        book.run(&["verify", "--export", file.to_str().unwrap()])
+    };
+    assert_eq!(verify(&whole).code, 0);
+    for place in places {
+        let opening = place.ends_with('{');
+        let added = if opening {
+            format!("{place}\"extra\":\"lie\",")
+        } else {
+            format!("\"extra\":\"lie\",{place}")
+        };
+        assert!(whole.contains(place), "{place}: {whole}");
+        let ran = verify(&whole.replacen(place, &added, 1));
+        assert_ne!(ran.code, 0, "{place}: {}", ran.stdout);
+    }
+}
