@@ -12,7 +12,14 @@ use deedbook::{Context, Deedbook, Workflow};
 use super::tree::{Tracked, every_file, files, report, root};
 
 /// Commands in pages that no test can run, each with its reason.
-const NOT_RUN: &[(&str, &str)] = &[(".ci/run", "runs this very test")];
+const NOT_RUN: &[(&str, &str)] = &[
+    (".ci/run", "runs this very test"),
+    ("cargo build --release -p deedbook-benches", "figures are taken by hand; clippy builds it"),
+    (
+        "chrt -f 50 target/release/deedbook-benches all --seconds 5",
+        "durations mean nothing on a machine that does other things; benches/guard.rs counts",
+    ),
+];
 
 /// Pages all of whose commands another test runs.
 const RUN_ELSEWHERE: &[(&str, &str)] = &[("docs/reference/cli.md", "cli/tests/it/docs.rs")];
