@@ -18,6 +18,13 @@ const WAIT: Duration = Duration::from_millis(250);
 /// Opens the journal. Never makes one.
 pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
     let path = named(journal)?;
+    if is_standard_output(path) {
+        return Err(Failure::new(format!(
+            "{}: standard output is this journal, and what is written would destroy it; send the \
+             output elsewhere",
+            safe(&path.to_string_lossy())
+        )));
+    }
     Embedded::open(path, OpenOptions::new().wait(WAIT)).map_err(|error| {
         let said = safe(&error.to_string());
         match error {
@@ -51,6 +58,15 @@ pub(crate) fn create(
         }
     })?;
     Ok((path.to_owned(), made))
+}
+
+/// Whether the shell was told to write into the journal (`export >> JOURNAL`). The lock does not
+/// keep a shell's descriptor out.
+fn is_standard_output(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    let output = place(Path::new("/dev/stdout"));
+    output.is_some() && output == place(path)
 }
 
 fn named(journal: Option<&Path>) -> Result<&Path, Failure> {

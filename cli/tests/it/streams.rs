@@ -102,3 +102,21 @@ fn who_acts_is_known_or_asked_for() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--by"));
 }
+
+/// A shell that appends to the journal is past every lock: nothing may be written then.
+#[test]
+fn a_journal_is_never_standard_output() {
+    let book = large();
+    let before = book.bytes();
+    let journal = book.path();
+    let journal = journal.to_str().unwrap();
+    for redirect in [">>", "1<>"] {
+        for command in ["export", "threads", "verify"] {
+            let script = format!("\"$D\" {command} {redirect} '{journal}'; echo $? >&2");
+            let (_, stderr) = shell(&book, &script);
+            assert!(stderr.contains("standard output is this journal"), "{stderr}");
+            assert!(stderr.ends_with("1\n"), "{stderr}");
+            assert!(book.bytes() == before, "{command} {redirect} changed the journal");
+        }
+    }
+}
