@@ -188,11 +188,17 @@ impl Holds {
         }
         self.until_recovered().await;
         let mut work = pin!(work);
-        if tokio::time::timeout(UNDER_WAY, work.as_mut()).await.is_err() {
-            self.hold(point, thread).await;
+        match tokio::time::timeout(UNDER_WAY, work.as_mut()).await {
+            // Too quick to be held, as a refusal is: the next arrival is the one.
+            Ok(over) => {
+                self.hold_the_next(point);
+                over
+            }
+            Err(_) => {
+                self.hold(point, thread).await;
+                work.await
+            }
         }
-        // Already over: this arrival was too quick to be held.
-        work.await
     }
 
     /// Counts an arrival in a workflow's own code, which must not wait for anything that the
@@ -216,6 +222,13 @@ impl Holds {
         };
         at.nth -= 1;
         at.nth == 0
+    }
+
+    fn hold_the_next(&self, point: Point) {
+        let mut state = self.lock();
+        if let Some(at) = state.at.iter_mut().find(|at| at.point == point) {
+            at.nth = at.nth.max(1);
+        }
     }
 
     async fn hold(&self, point: Point, thread: &ThreadId) {
@@ -271,6 +284,18 @@ mod tests {
         let short = Duration::from_millis(50);
         assert!(tokio::time::timeout(short, holds.reach(point, &c)).await.is_err());
         holds.reach(point, &c).await;
+    }
+
+    #[tokio::test]
+    async fn an_arrival_that_is_too_quick_leaves_the_hold_to_the_next() {
+        let holds = Holds::new(vec!["in-flight".parse().unwrap()]);
+        let thread = ThreadId::new("a").unwrap();
+        holds.arm(HashSet::new());
+        holds.recovered();
+        assert_eq!(holds.reach_during(Point::InFlight, &thread, async { 7 }).await, 7);
+        let slow = holds.reach_during(Point::InFlight, &thread, std::future::pending::<()>());
+        assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err());
+        assert!(holds.lock().held);
     }
 
     #[tokio::test]
