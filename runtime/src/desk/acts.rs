@@ -1,6 +1,22 @@
 //! The executor's side: what is live, what is offered, and what acts append.
 
-use super::*;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use deedbook_journal::{
+    history::{self, Answer, CallKind, Declared},
+    id::{Identity, Position, StoreTime},
+    key::{KeyIdentity, KeyScope, Namespace, OperationKey},
+    policy,
+    record::{Kind, Role},
+    turn::{Act, Live},
+};
+
+use super::{Call, Desk, Work, place, wake};
+use crate::operation::Operation;
 
 impl Desk {
     /// The live calls, for [`deedbook_journal::turn::next`].
@@ -101,7 +117,7 @@ impl Desk {
         let recorded = self.recorded(call);
         let terms = recorded.and_then(|c| c.terms).unwrap_or(declared);
         let opened = recorded.map(|c| c.opened);
-        let first = recorded.and_then(deedbook_journal::history::Call::first_started);
+        let first = recorded.and_then(history::Call::first_started);
         let key = match recorded.and_then(|c| c.key.clone()) {
             // The recorded key, whatever rule it was derived by.
             Some(key) => key.parse().ok(),
@@ -120,7 +136,7 @@ impl Desk {
                 h.policy = Some(terms.policy);
                 h.timeout_ms = Some(millis(terms.timeout));
                 h.window_ms = terms.window.map(millis);
-                let reconciles = terms.policy == deedbook_journal::policy::Policy::Reconcile;
+                let reconciles = terms.policy == policy::Policy::Reconcile;
                 h.quiet_ms = reconciles.then(|| millis(terms.quiet));
                 h.abandon = terms.abandon;
                 h.attempts_max = Some(terms.attempts_max);

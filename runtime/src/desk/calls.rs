@@ -1,6 +1,18 @@
 //! The code's side: making calls, and asking for their outcomes.
 
-use super::*;
+use std::{sync::Arc, task::Waker, time::Duration};
+
+use deedbook_journal::{
+    history::{CallKind, Decision, Declared, Divergence, DivergenceKind, decide},
+    id::{Branch, Identity, Name, Position, StepId},
+    policy::{
+        Policy::{AtMostOnce, Reconcile},
+        Terms,
+    },
+    value,
+};
+
+use super::{Call, Desk, Identify, Making, Told, Trouble, Work};
 
 impl Desk {
     /// Whether this is inside a poll of the workflow's future, and not in a task beside it.
@@ -51,8 +63,8 @@ impl Desk {
             args: args.as_deref(),
             redact: &making.redact,
         };
-        let decision = deedbook_journal::history::decide(&self.history, &declared, self.now);
-        if let deedbook_journal::history::Decision::Diverged(divergence) = decision {
+        let decision = decide(&self.history, &declared, self.now);
+        if let Decision::Diverged(divergence) = decision {
             self.trouble(Trouble::Diverged(divergence));
             return None;
         }
@@ -175,7 +187,6 @@ impl Desk {
             Work::Granted { .. } if self.history.cancelled() => Told::Wait,
             Work::Granted { needs, .. } if durable >= needs => self.begin_work(number),
             Work::Running { probe, expired: true, .. } => {
-                use deedbook_journal::policy::Policy::{AtMostOnce, Reconcile};
                 let doubtful = |t: &Terms| matches!(t.policy, AtMostOnce | Reconcile);
                 Told::TimedOut { keep: !probe && call.terms.as_ref().is_some_and(doubtful) }
             }

@@ -1,6 +1,18 @@
 //! How bodies and probes end, and which records that becomes.
 
-use super::*;
+use std::time::Duration;
+
+use deedbook_journal::{
+    failure::Failure,
+    history::{AttemptEnd, Doubt, Ended, ended},
+    id::Position,
+    pen::Draft,
+    policy::Terms,
+    record::{Kind, Role},
+};
+
+use super::{BodyEnd, Desk, Work};
+use crate::{error::Class, policy::Probe, retry::Retry};
 
 impl Desk {
     /// An attempt whose body never began.

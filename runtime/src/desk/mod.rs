@@ -20,29 +20,17 @@ use std::{
 use deedbook_journal::{
     checkpointer::StoreIdentity,
     failure::Failure,
-    history::{
-        Answer, AttemptEnd, CallKind, Declared, Divergence, DivergenceKind, Doubt, Ended, History,
-        ended,
-    },
+    history::{self, Answer, CallKind, Divergence, Doubt, History},
     id::{Branch, Identity, MessageId, Name, Position, StepId, StoreTime},
-    key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     limits::ValueLimits,
     pen::{Draft, Pen},
     policy::Terms,
     record::{Kind, Place, Record, Role},
-    turn::{Act, Live},
     value,
 };
 use serde::Serialize;
 
-use crate::{
-    error::{Class, StepError},
-    operation::Operation,
-    policy::Probe,
-    random::Random,
-    retry::Retry,
-    wake::Wakeups,
-};
+use crate::{error::StepError, operation::Operation, random::Random, retry::Retry, wake::Wakeups};
 
 /// A desk and its lock.
 #[derive(Debug)]
@@ -330,7 +318,7 @@ impl Desk {
         self.append(draft.payload(role, bytes))
     }
 
-    fn recorded(&self, call: &Call) -> Option<&deedbook_journal::history::Call> {
+    fn recorded(&self, call: &Call) -> Option<&history::Call> {
         let number = self.history.number(call.kind, &call.id)?;
         self.history.calls().get(number)
     }

@@ -1,6 +1,15 @@
 //! What the program says about itself: patches, retirements, episodes, derived values.
 
-use super::*;
+use std::sync::Arc;
+
+use deedbook_journal::{
+    history::CallKind,
+    id::{Branch, Position},
+    key::{KeyIdentity, KeyScope, Namespace, OperationKey},
+    record::{Kind, Role},
+};
+
+use super::{Desk, TurnMarks};
 
 impl Desk {
     /// Begins the next episode: the code starts anew, with other input.

@@ -1,6 +1,18 @@
 //! Batches: what a turn appended goes to the store as one.
 
-use super::*;
+use std::{future::poll_fn, sync::Arc, task::Poll};
+
+use deedbook_journal::{
+    checkpointer::{Append, Message, StoreError},
+    id::{MessageId, Position, StoreTime},
+    message,
+    record::{Header, Kind, Record, Role},
+    row::{Row, Status},
+    value,
+};
+
+use super::{Inflight, Run, running_row, same_state};
+use crate::wake::Wakeups;
 
 impl Run {
     /// Submits what is pending, unless a batch is on its way: one batch a turn, and what comes

@@ -1,6 +1,22 @@
 //! How a hold comes to rest: parked, ended, cancelled, blocked.
 
-use super::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use deedbook_journal::{
+    checkpointer::StoreError,
+    failure::Failure,
+    id::StoreTime,
+    pen::Draft,
+    record::{Kind, Role},
+    row::{Row, Status},
+    turn::Blocked,
+};
+
+use super::{PARK_BEYOND, Report, Run, earlier, ended_early, open_doubts, parked_row, same_state};
+use crate::{
+    desk::Trouble,
+    error::{Error, ErrorKind},
+};
 
 impl Run {
     /// Waits: submits what is pending, and parks the thread if nothing runs.

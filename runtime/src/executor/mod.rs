@@ -10,27 +10,18 @@ mod batch;
 mod end;
 mod turn;
 
-use std::{
-    collections::HashSet,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::Arc,
-    task::{Context as Cx, Poll, Waker},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use deedbook_journal::{
-    checkpointer::{Append, BoxFuture, Checkpointer, Lease, Message, StoreError},
+    checkpointer::{BoxFuture, Checkpointer, Lease, StoreError},
     failure::Failure,
     history::{Divergence, DivergenceKind, End},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
-    message::{self, admit},
+    message::admit,
     pen::Draft,
-    record::{Header, Kind, Record, Role},
+    record::{Kind, Record, Role},
     row::{Row, Status},
-    turn::{Blocked, Next, State, next},
-    value,
+    turn::Blocked,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
@@ -42,8 +33,6 @@ use crate::{
     error::{Error, ErrorKind},
     load::load,
     options::Options,
-    step::panic_message,
-    wake::Wakeups,
     workflow::{Hosted, Stop},
 };
 

@@ -1,6 +1,22 @@
 //! One turn: poll, offer, act.
 
-use super::*;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context as Cx, Poll, Waker},
+};
+
+use deedbook_journal::{
+    id::StoreTime,
+    turn::{Next, State, next},
+};
+
+use super::{After, Polled, Run, SPINS_MAX, earlier, ended_early, parked_row, root, stalled};
+use crate::{
+    desk::{Trouble, TurnMarks},
+    step::panic_message,
+    workflow::Stop,
+};
 
 impl Run {
     /// Polls, offers and acts until there is nothing to do but wait.
@@ -109,7 +125,7 @@ impl Run {
         let mut cx = Cx::from_waker(&waker);
         {
             let mut desk = self.shared.lock();
-            desk.turn = crate::desk::TurnMarks::default();
+            desk.turn = TurnMarks::default();
             desk.begin_poll();
         }
         let mut spins = 0;

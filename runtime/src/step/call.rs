@@ -1,6 +1,31 @@
 //! The future of a step: drives the body, and is given the outcome.
 
-use super::*;
+use std::{
+    any::Any,
+    future::Future,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Arc,
+    task::{Context as Cx, Poll, Waker},
+};
+
+use deedbook_journal::{
+    failure::Failure,
+    history::{Answer, DivergenceKind},
+    limits::ValueLimits,
+    value,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    desk::{BodyEnd, Making, Shared, Told},
+    error::{StepError, WorkflowError, WorkflowErrorKind},
+    operation::Operation,
+    policy::{Policy, Probe, Receives},
+    wake::BodyWaker,
+    workflow::Result,
+};
 
 /// Where a call's future stands.
 pub(super) enum State {
@@ -263,7 +288,7 @@ fn late_failure(end: BodyEnd) -> Failure {
     }
 }
 
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no message)").to_owned()

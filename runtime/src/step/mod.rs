@@ -5,33 +5,23 @@ mod call;
 use call::{Call, State, make};
 pub(crate) use call::{deliver, panic_message};
 
-use std::{
-    future::Future,
-    marker::PhantomData,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::Arc,
-    task::{Context as Cx, Poll, Waker},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use deedbook_journal::{
     failure::Failure,
-    history::{Answer, CallKind, DivergenceKind},
+    history::CallKind,
     id::{Branch, InvalidName, Name},
-    limits::ValueLimits,
     policy::{Policy as Kind, Terms},
     value::{self, canonical},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    desk::{BodyEnd, Identify, Making, Shared, Told},
+    desk::{Identify, Making, Shared},
     error::{StepError, WorkflowError, WorkflowErrorKind},
     operation::Operation,
     policy::{AtMostOnce, Idempotent, NoPolicy, Policy, Probe, Read, Receives, Reconcile},
     retry::Retry,
-    wake::BodyWaker,
     workflow::Result,
 };
 

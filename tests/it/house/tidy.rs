@@ -197,6 +197,28 @@ fn unfinished(file: &Tracked) -> Vec<String> {
 }
 
 #[test]
+fn shipped_code_says_what_it_imports() {
+    every_file(imports_of_everything);
+
+    let made_up = |text: &str| Tracked::made_up("a/src/b/c.rs", text);
+    assert_eq!(imports_of_everything(&made_up("use super::*;\n")).len(), 1);
+    assert_eq!(imports_of_everything(&made_up("use crate::desk::*;\n")).len(), 1);
+    let tests = "#[cfg(test)]\nmod tests {\n    use super::*;\n}\n";
+    assert!(imports_of_everything(&made_up(tests)).is_empty());
+}
+
+/// Who reads a file learns from its head what it stands on.
+fn imports_of_everything(file: &Tracked) -> Vec<String> {
+    if !file.is_shipped_rust() {
+        return Vec::new();
+    }
+    let all = |line: &&(usize, &str)| line.1.starts_with("use ") && line.1.ends_with("::*;");
+    let lines: Vec<_> = file.code().collect();
+    let found = lines.iter().filter(all);
+    found.map(|(n, _)| format!("{}:{n}: name what is imported", file.path)).collect()
+}
+
+#[test]
 fn every_module_has_a_name_that_says_something() {
     let vague = |file: &Tracked| {
         let mut parts = file.path.trim_end_matches(".rs").split('/');
