@@ -17,7 +17,8 @@ use std::{
 
 use crate::{
     history::{
-        Call, CallKind, Decision, Declared, Divergence, DivergenceKind, Doubt, History, decide,
+        Call, CallKind, Decision, Declared, Divergence, DivergenceKind, Doubt, History, Instead,
+        decide,
     },
     id::{Position, StepId, StoreTime},
     row::Status,
@@ -163,12 +164,12 @@ impl Blocked {
 pub fn next(state: &State<'_>) -> Next {
     if let Some((call, position)) = lowest_outcome(state) {
         return match state.first_unmade {
-            Some(unmade) if unmade < position => not_made(state.history, unmade),
+            Some(unmade) if unmade < position => not_made(state, unmade),
             _ => Next::Offer { call, position },
         };
     }
     if let Some(unmade) = state.first_unmade {
-        return not_made(state.history, unmade);
+        return not_made(state, unmade);
     }
     quiescent(state)
 }
@@ -202,9 +203,28 @@ fn recorded<'a>(state: &State<'a>, live: &Live<'_>) -> Option<&'a Call> {
     state.history.calls().get(number)
 }
 
-fn not_made(history: &History, opened: Position) -> Next {
-    let call = history.opened_at(opened).map(|c| c.id.to_string()).unwrap_or_default();
-    Next::Diverged(Divergence { call, at: opened, kind: DivergenceKind::NotMade })
+fn not_made(state: &State<'_>, opened: Position) -> Next {
+    let call = state.history.opened_at(opened).map(|c| c.id.to_string()).unwrap_or_default();
+    let kind = DivergenceKind::NotMade { instead: instead(state, opened) };
+    Next::Diverged(Divergence { call, at: opened, kind })
+}
+
+/// What the code does where its records have the call opened at this position: the first new call
+/// that it has made, or else the first one that is recorded behind the missing one.
+fn instead(state: &State<'_>, missing: Position) -> Instead {
+    let mut behind = None;
+    for live in state.live {
+        let shown = || match live.declared.kind {
+            CallKind::Step => live.declared.id.to_string(),
+            kind => format!("{} {}", kind.as_str(), live.declared.id),
+        };
+        match recorded(state, live) {
+            None => return Instead::New(shown()),
+            Some(call) if call.opened > missing && behind.is_none() => behind = Some(shown()),
+            Some(_) => {}
+        }
+    }
+    behind.map_or(Instead::Nothing, Instead::Behind)
 }
 
 fn quiescent(state: &State<'_>) -> Next {

@@ -58,7 +58,7 @@ impl Context {
         let branch = match Name::new(name).and_then(|name| self.branch.child(name)) {
             Ok(branch) => branch,
             Err(error) => {
-                self.shared.lock().trouble(Trouble::Misused(error.to_string()));
+                self.misused(&error.to_string());
                 self.branch.clone()
             }
         };
@@ -140,9 +140,17 @@ impl Context {
     ///
     /// A thread that has passed this place before the change stays on its old way (`false`); the
     /// first answer is recorded and sticks.
+    ///
+    /// A name that cannot be used (empty, or longer than 512 bytes) stops the run as stalled.
     #[must_use]
     pub fn patched(&self, name: &str) -> bool {
-        self.shared.lock().patched(name)
+        match Name::new(name) {
+            Ok(name) => self.shared.lock().patched(name.as_str()),
+            Err(error) => {
+                self.misused(&format!("`patched(..)`: {error}"));
+                false
+            }
+        }
     }
 
     /// Ends this episode of the thread and begins the next one with `input`, which must be an
@@ -180,8 +188,17 @@ impl Context {
     /// Says that calls of this name, which older code made, are not made any more: their records
     /// are no divergence. Say it before the place at which they were made; what they were given
     /// is not undone.
+    ///
+    /// A name that cannot be used (empty, or longer than 512 bytes) stops the run as stalled.
     pub fn retired(&self, name: &str) {
-        self.shared.lock().retired(name);
+        match Name::new(name) {
+            Ok(name) => self.shared.lock().retired(name.as_str()),
+            Err(error) => self.misused(&format!("`retired(..)`: {error}")),
+        }
+    }
+
+    fn misused(&self, why: &str) {
+        self.shared.lock().trouble(Trouble::Misused(why.to_owned()));
     }
 }
 

@@ -47,7 +47,7 @@ pub use workflow::{Result, Workflow};
 pub use deedbook_journal::{
     checkpointer::{self, Checkpointer, Filter, ThreadInfo},
     failure::Failure,
-    history::{Divergence, DivergenceKind, Doubt},
+    history::{Divergence, DivergenceKind, Doubt, Instead},
     id::{StoreTime, ThreadId},
     limits::ValueLimits,
     row::{Row, Status},

@@ -6,7 +6,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use deedbook::{Context, Divergence, DivergenceKind, Error, ErrorKind, Result, Status, Workflow};
+use deedbook::{
+    Context, Divergence, DivergenceKind, Error, ErrorKind, Instead, Result, Status, Workflow,
+};
 use futures::FutureExt;
 use harness::{Crash, Fate, Ran, Simulation, THREAD, World};
 use serde::{Deserialize, Serialize};
@@ -24,12 +26,17 @@ enum Code {
     Renamed,
     Inserted,
     Removed,
+    /// As `Removed`, and says so.
+    Retired,
     Swapped,
     OtherAmount,
     OtherCard,
     ByKey,
     ByArguments,
     EndsEarly,
+    /// Waits for a channel before `pay`.
+    WaitsOutside,
+    OtherWhole,
     /// `item` so often, then `total`.
     Items(u64),
 }
@@ -42,7 +49,8 @@ struct Shop {
 impl Shop {
     async fn step(&self, ctx: Context, name: &str) -> Result<u64> {
         let step = ctx.step(name).idempotent();
-        step.run(&name, async move |op| self.world.effect(&op, name, Fate::Happens).await).await
+        let args = if self.code == Code::OtherWhole { "everything" } else { name };
+        step.run(&args, async move |op| self.world.effect(&op, name, Fate::Happens).await).await
     }
 
     async fn pay(&self, ctx: Context, name: &str) -> Result<u64> {
@@ -88,6 +96,8 @@ impl Workflow for Shop {
                 match code {
                     Code::EndsEarly => return Ok(0),
                     Code::Removed => {}
+                    Code::Retired => ctx.retired("pay"),
+                    Code::WaitsOutside => std::future::pending().await,
                     Code::Renamed => {
                         self.pay(ctx.clone(), "pay_v2").await?;
                     }
@@ -155,31 +165,63 @@ fn diverges(original: Code, other: Code) -> (Error, Divergence) {
     unreachable!("the codes differ")
 }
 
-fn not_made(other: Code, call: &str) {
+fn not_made(other: Code, call: &str, instead: &Instead) {
     let (error, divergence) = diverges(Code::Original, other);
-    assert_eq!(divergence.kind, DivergenceKind::NotMade, "{other:?}");
+    let kind = DivergenceKind::NotMade { instead: instead.clone() };
+    assert_eq!(divergence.kind, kind, "{other:?}");
     assert_eq!(divergence.call, call, "{other:?}");
-    assert!(error.to_string().contains("ctx.patched"), "{error}");
+    let error = error.to_string();
+    let named = match instead {
+        Instead::New(call) | Instead::Behind(call) => call,
+        _ => "not in the journal",
+    };
+    for part in ["ctx.patched", "ctx.retired", call, named] {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    // What may be a wait outside of the journal is said to be one, and nothing else is.
+    let foreign = !matches!(instead, Instead::New(_));
+    assert_eq!(error.contains("waits for something that is not in the journal"), foreign);
+}
+
+fn new(call: &str) -> Instead {
+    Instead::New(call.to_owned())
+}
+
+fn behind(call: &str) -> Instead {
+    Instead::Behind(call.to_owned())
 }
 
 #[test]
 fn b19_a_renamed_step_does_not_run_again() {
-    not_made(Code::Renamed, "pay#0");
+    not_made(Code::Renamed, "pay#0", &new("pay_v2#0"));
 }
 
 #[test]
 fn b19_an_inserted_step_does_not_run() {
-    not_made(Code::Inserted, "pay#0");
+    not_made(Code::Inserted, "pay#0", &new("audit#0"));
 }
 
 #[test]
 fn b19_a_removed_step_is_missed() {
-    not_made(Code::Removed, "pay#0");
+    not_made(Code::Removed, "pay#0", &behind("mail#0"));
+}
+
+#[test]
+fn a_removed_step_that_is_said_to_be_retired_is_not_missed() {
+    let (mut simulation, open) = recorded(Code::Original);
+    let before = simulation.world.executions();
+    simulation.deploy(|world| Shop { world, code: Code::Retired });
+    open.store(true, Ordering::SeqCst);
+    let Ran::Ended(result) = simulation.incarnation(Crash::Never) else {
+        panic!("it crashed");
+    };
+    assert_eq!(result.unwrap(), 7);
+    assert_eq!(simulation.world.executions(), before);
 }
 
 #[test]
 fn b19_swapped_steps_are_told_apart() {
-    not_made(Code::Swapped, "reserve#0");
+    not_made(Code::Swapped, "reserve#0", &behind("pay#0"));
 }
 
 #[test]
@@ -191,6 +233,19 @@ fn s28_other_arguments_are_shown_field_by_field() {
     for part in ["pay#0", "/amount", "4200", "4300"] {
         assert!(error.contains(part), "{part} in {error}");
     }
+}
+
+#[test]
+fn s28_another_whole_value_is_shown_as_the_arguments() {
+    let (error, _) = diverges(Code::Original, Code::OtherWhole);
+    let error = error.to_string();
+    let wanted = "reserve#0: arguments: recorded \"reserve\", now \"everything\"; ";
+    assert!(error.contains(wanted), "{error}");
+}
+
+#[test]
+fn a_wait_outside_of_the_journal_before_a_recorded_call_is_said_to_be_possible() {
+    not_made(Code::WaitsOutside, "pay#0", &Instead::Nothing);
 }
 
 #[test]
@@ -213,13 +268,15 @@ fn b19_another_kind_of_identity_is_a_divergence() {
 #[test]
 fn s29_a_loop_that_runs_less_often_stops_at_the_missing_call() {
     let (_, divergence) = diverges(Code::Items(3), Code::Items(2));
-    assert_eq!((divergence.call.as_str(), &divergence.kind), ("item#2", &DivergenceKind::NotMade));
+    let kind = DivergenceKind::NotMade { instead: behind("total#0") };
+    assert_eq!((divergence.call.as_str(), divergence.kind), ("item#2", kind));
 }
 
 #[test]
 fn s29_a_loop_that_runs_more_often_stops_before_the_new_call() {
     let (_, divergence) = diverges(Code::Items(3), Code::Items(4));
-    assert_eq!((divergence.call.as_str(), &divergence.kind), ("total#0", &DivergenceKind::NotMade));
+    let kind = DivergenceKind::NotMade { instead: new("item#3") };
+    assert_eq!((divergence.call.as_str(), divergence.kind), ("total#0", kind));
 }
 
 #[test]

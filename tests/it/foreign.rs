@@ -32,6 +32,10 @@ enum Way {
     RandomInABody,
     PatchedInABody,
     Spins,
+    PatchedWithoutAName,
+    PatchedByALongName,
+    RetiredWithoutAName,
+    RetiredByALongName,
 }
 
 #[derive(Clone)]
@@ -132,6 +136,10 @@ impl Workflow for Driven {
                         scope.spawn(move || drop(this.effect(&inner, "wrong")));
                     });
                 }
+                Way::PatchedWithoutAName => drop(ctx.patched("")),
+                Way::PatchedByALongName => drop(ctx.patched(&"p".repeat(513))),
+                Way::RetiredWithoutAName => ctx.retired(""),
+                Way::RetiredByALongName => ctx.retired(&"r".repeat(513)),
                 Way::Spins => {
                     std::future::poll_fn(|cx| {
                         cx.waker().wake_by_ref();
@@ -241,4 +249,12 @@ async fn what_replay_would_not_repeat_is_refused_in_a_body() {
 #[tokio::test]
 async fn a_workflow_that_wakes_itself_for_ever_is_reported() {
     stalls(Way::Spins, &["keeps waking itself"]).await;
+}
+
+#[tokio::test]
+async fn names_of_changes_have_the_limits_of_step_names() {
+    stalls(Way::PatchedWithoutAName, &["`patched(..)`", "it is empty"]).await;
+    stalls(Way::PatchedByALongName, &["`patched(..)`", "it has 513 bytes"]).await;
+    stalls(Way::RetiredWithoutAName, &["`retired(..)`", "it is empty"]).await;
+    stalls(Way::RetiredByALongName, &["`retired(..)`", "it has 513 bytes"]).await;
 }

@@ -19,7 +19,7 @@ use std::{
 
 pub use call::{Answer, Attempt, AttemptEnd, Call, CallKind, Doubt, Outcome, Standing};
 pub use decide::{Decision, Declared, decide};
-pub use divergence::{Divergence, DivergenceKind};
+pub use divergence::{Divergence, DivergenceKind, Instead};
 pub use ended::{EndKind, EndRecord, Ended, ended};
 pub use fold::HistoryError;
 

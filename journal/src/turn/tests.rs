@@ -102,20 +102,23 @@ fn g5_nothing_is_offered_or_started_above_a_recorded_call_that_was_not_made() {
     let a = thread.open("a", &terms(Policy::Idempotent));
     let done = thread.put(thread.done(a));
     let b = thread.open("b", &terms(Policy::Idempotent));
-    let not_made = |next: Next, call: &str, at: Position| match next {
+    let not_made = |next: Next, call: &str, at: Position, instead: Instead| match next {
         Next::Diverged(d) => {
-            assert_eq!((&*d.call, d.at, d.kind), (call, at, DivergenceKind::NotMade));
+            assert_eq!((&*d.call, d.at, d.kind), (call, at, DivergenceKind::NotMade { instead }));
         }
         other => panic!("{other:?}"),
     };
+    let behind = |call: &str| Instead::Behind(call.to_owned());
     // `b` lies above the outcome of `a`: it may come later.
     assert_eq!(turn(&thread, &[step("a")], Some(b), 0), offer(0, done));
-    not_made(turn(&thread, &[], Some(b), 0), "b#0", b);
-    not_made(turn(&thread, &[step("new")], Some(b), 0), "b#0", b);
+    not_made(turn(&thread, &[], Some(b), 0), "b#0", b, Instead::Nothing);
+    not_made(turn(&thread, &[step("new")], Some(b), 0), "b#0", b, Instead::New("new#0".to_owned()));
+    let waits = [made(CallKind::Signal, "s")];
+    not_made(turn(&thread, &waits, Some(b), 0), "b#0", b, Instead::New("signal s#0".to_owned()));
     let other = thread.open("other", &terms(Policy::Idempotent));
     let done = thread.put(thread.done(other));
-    not_made(turn(&thread, &[step("other")], Some(b), 0), "b#0", b);
-    not_made(turn(&thread, &[step("other")], Some(a), 0), "a#0", a);
+    not_made(turn(&thread, &[step("other")], Some(b), 0), "b#0", b, behind("other#0"));
+    not_made(turn(&thread, &[step("other")], Some(a), 0), "a#0", a, behind("other#0"));
     assert_eq!(turn(&thread, &[step("other")], Some(done + 1), 0), offer(0, done));
 }
 

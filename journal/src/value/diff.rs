@@ -20,7 +20,8 @@ const REDACTED: &str = "[redacted]";
 
 /// One place where a recorded value and the present one differ.
 ///
-/// Shown as `/amount recorded 4200, now 4300`; safe to print, and of bounded length.
+/// Shown as `/amount recorded 4200, now 4300`, and for the whole value as `recorded 1, now 2`;
+/// safe to print, and of bounded length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The place as a JSON pointer; empty for the whole value and for [`Change::More`].
@@ -57,19 +58,27 @@ pub enum Change {
     },
 }
 
+impl Difference {
+    /// Whether the values differ as a whole, and not in a field or an element.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.path.is_empty() && !matches!(self.change, Change::More { .. })
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Change::More { count } = &self.change {
             return write!(f, "and {count} more differences");
         }
-        match self.path.as_str() {
-            "" => f.write_str("the whole value")?,
-            path => text::write_safe(f, path)?,
+        if !self.is_whole() {
+            text::write_safe(f, &self.path)?;
+            f.write_str(" ")?;
         }
         match &self.change {
-            Change::Changed { recorded, now } => write!(f, " recorded {recorded}, now {now}"),
-            Change::Missing { recorded } => write!(f, " recorded {recorded}, now missing"),
-            Change::Added { now } => write!(f, " not recorded, now {now}"),
+            Change::Changed { recorded, now } => write!(f, "recorded {recorded}, now {now}"),
+            Change::Missing { recorded } => write!(f, "recorded {recorded}, now missing"),
+            Change::Added { now } => write!(f, "not recorded, now {now}"),
             Change::More { .. } => Ok(()),
         }
     }
