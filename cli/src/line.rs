@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use deedbook_journal::{
     hex,
+    id::LogIndex,
     record::{Header, Payload, Record, RecordHash, Role},
     value::{text, view},
 };
@@ -26,6 +27,18 @@ pub(crate) const VERSION: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Opening {
     pub(crate) export: Scope,
+}
+
+/// The version in a first line that this build may not know more of.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Versioned {
+    pub(crate) export: Version,
+}
+
+/// See [`Versioned`].
+#[derive(Debug, Deserialize)]
+pub(crate) struct Version {
+    pub(crate) v: u32,
 }
 
 /// What an export covers.
@@ -71,11 +84,13 @@ impl Totals {
     }
 }
 
-/// Writes the line of a record that follows `prev`.
+/// Writes the line of a record that follows `prev`; where the whole log is written, `leaf` is its
+/// place there.
 pub(crate) fn write(
     header: &Header,
     record: &Record,
     prev: RecordHash,
+    leaf: Option<LogIndex>,
     out: &mut String,
 ) -> Result<(), String> {
     let rec = std::str::from_utf8(&record.header).map_err(|e| e.to_string())?;
@@ -84,6 +99,9 @@ pub(crate) fn write(
     out.push_str(&format!(",\"hash\":\"{}\"", record.hash));
     if header.n > 0 {
         out.push_str(&format!(",\"prev\":\"{prev}\""));
+    }
+    if let Some(leaf) = leaf {
+        out.push_str(&format!(",\"leaf\":{leaf}"));
     }
     out.push_str(",\"pay\":{");
     for (number, commitment) in header.payloads.iter().enumerate() {
@@ -110,6 +128,7 @@ pub(crate) struct Line {
     rec: Strict,
     hash: String,
     prev: Option<String>,
+    pub(crate) leaf: Option<LogIndex>,
     pay: Unique<Option<Value3>>,
 }
 

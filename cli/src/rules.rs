@@ -3,7 +3,7 @@
 //! They are checked from headers alone, apart from how a history is folded, so that a fault there
 //! does not hide itself here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use deedbook_journal::{
     id::{Epoch, Position, StoreTime, ThreadId},
@@ -12,13 +12,50 @@ use deedbook_journal::{
     value,
 };
 
-/// What `verify` does not tell, whatever it says otherwise.
-pub(crate) const NOT_CHECKED: [&str; 4] = [
-    "unsigned: this detects accidents, not a rewrite by somebody who can write the file",
-    "not anchored: a cut tail or an older copy looks whole; compare with a copy kept elsewhere",
-    "that the records tell the truth about the world outside",
-    "erased payloads: only their commitments are left",
-];
+/// What is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    Journal,
+    /// One thread of a journal.
+    Thread,
+    /// An exported file: of a whole journal, or of one thread.
+    Export {
+        whole: bool,
+    },
+}
+
+impl What {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Journal => "journal",
+            Self::Thread => "one thread",
+            Self::Export { .. } => "export",
+        }
+    }
+
+    /// What `verify` does not tell of it, whatever it says otherwise.
+    pub(crate) fn not_checked(self, erased: u64) -> Vec<&'static str> {
+        let mut not = vec![
+            "unsigned: this detects accidents, not a rewrite by somebody who can write the file",
+            "not anchored: a cut tail or an older copy looks whole; compare with a copy kept \
+             elsewhere",
+            "that the records tell the truth about the world outside",
+        ];
+        if matches!(self, Self::Thread | Self::Export { whole: false }) {
+            not.push(
+                "the order among other threads, and the starts of the processes that wrote the \
+                 records: verify the whole journal for that",
+            );
+        }
+        if matches!(self, Self::Export { .. }) {
+            not.push("the time and the tool that the first line names");
+        }
+        if erased > 0 {
+            not.push("erased payloads: only their commitments are left");
+        }
+        not
+    }
+}
 
 /// A thread as far as it was checked.
 #[derive(Debug)]
@@ -30,6 +67,9 @@ pub(crate) struct Thread {
     epoch: Epoch,
     run: Position,
     calls: HashMap<Position, Opened>,
+    /// Payloads that are listed and are not there, by record and role, and whether a record says
+    /// that they were erased.
+    gone: BTreeMap<(Position, &'static str), bool>,
 }
 
 /// A call that a record opened.
@@ -51,6 +91,7 @@ impl Thread {
             epoch: Epoch(0),
             run: 0,
             calls: HashMap::new(),
+            gone: BTreeMap::new(),
         }
     }
 
@@ -67,11 +108,39 @@ impl Thread {
                 .map_err(|e| format!("payload {} cannot be read: {e}", payload.role.as_str()))?;
         }
         self.calls(&header)?;
+        for listed in header.payloads.iter().filter(|c| record.payload(c.role).is_none()) {
+            self.gone.insert((header.n, listed.role.as_str()), false);
+        }
         self.next += 1;
         self.head = record.hash;
         self.time = header.time;
         self.epoch = header.epoch;
         Ok(header)
+    }
+
+    /// Payloads that are gone though no record says that somebody erased them: for a thread that
+    /// was read to its end, since the record that says so comes later.
+    pub(crate) fn vanished(&self) -> impl Iterator<Item = (Position, String)> {
+        let untold = self.gone.iter().filter(|(_, told)| !**told);
+        untold.map(|((n, role), _)| {
+            (*n, format!("its payload {role} is gone, and no record says who erased it"))
+        })
+    }
+
+    fn erasure(&mut self, header: &Header) -> Result<(), String> {
+        let of = header.call.zip(header.role.map(|role| role.as_str()));
+        let of = of.ok_or("it does not say which payload was erased")?;
+        match self.gone.get_mut(&of) {
+            Some(told) => {
+                *told = true;
+                Ok(())
+            }
+            None => Err(format!(
+                "it says that payload {} of record {} was erased, and none is \
+                                 gone there",
+                of.1, of.0
+            )),
+        }
     }
 
     fn place(&mut self, header: &Header) -> Result<(), String> {
@@ -120,6 +189,7 @@ impl Thread {
             K::TimerFired => self.settle(header, &K::TimerSet),
             K::ApprovalDecide => self.settle(header, &K::ApprovalRequest),
             K::ChildEnd => self.settle(header, &K::ChildStart),
+            K::Redact => self.erasure(header),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Text for terminals: nothing from a journal may move a cursor, hide text or forge a line.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use deedbook_journal::{
     id::StoreTime,
@@ -70,6 +70,12 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
             format!("{front}… [cut: {} bytes in all]", text.len())
         }
     }
+}
+
+/// How many there are of something: `1 thread`, `2 threads`.
+pub(crate) fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 /// A time for people: RFC 3339, UTC, milliseconds.

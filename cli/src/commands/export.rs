@@ -10,7 +10,7 @@ use std::{
 use deedbook_journal::{
     checkpointer::{Checkpointer, StoreError},
     hex,
-    id::{Position, ThreadId},
+    id::{LogIndex, Position, ThreadId},
     record::{Record, RecordHash},
 };
 
@@ -109,7 +109,7 @@ async fn one(
         let Some((n, record)) = next else {
             return Ok(());
         };
-        lines.record(&thread, n, &record, prev)?;
+        lines.record(&thread, n, &record, prev, None)?;
         prev = record.hash;
     }
 }
@@ -133,7 +133,7 @@ async fn all(
             .into());
         }
         let head = heads.entry(entry.thread.clone()).or_insert(RecordHash::ZERO);
-        lines.record(&entry.thread, entry.n, &record, *head)?;
+        lines.record(&entry.thread, entry.n, &record, *head, Some(entry.index))?;
         *head = record.hash;
     }
     Ok(())
@@ -153,11 +153,12 @@ impl Lines<'_> {
         n: Position,
         record: &Record,
         prev: RecordHash,
+        leaf: Option<LogIndex>,
     ) -> Result<(), Failure> {
         let which = || format!("record {n} of thread {}", safe(thread.as_str()));
         let header = read::header(record).map_err(|e| e.about(&which()))?;
         self.text.clear();
-        line::write(&header, record, prev, &mut self.text)
+        line::write(&header, record, prev, leaf, &mut self.text)
             .map_err(|e| Failure::new(format!("{}: {}", which(), safe(&e))))?;
         (self.write)(&self.text).map_err(|e| Failure::from(e).about(&which()))?;
         self.totals.add(&header, record);

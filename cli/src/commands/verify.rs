@@ -1,7 +1,7 @@
 //! `verify`: whether the records keep the rules, in a journal or in an exported file.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::File,
     io::{BufRead, BufReader},
 };
@@ -9,32 +9,36 @@ use std::{
 use deedbook_journal::{
     checkpointer::{Checkpointer, Filter, StoreError},
     hex,
-    id::{Position, ThreadId},
+    id::{LogIndex, Position, ThreadId},
+    record::{Header, Kind, Record},
 };
 
 use crate::{
     args::Verify,
     failure::{Failure, Outcome, code},
-    line::{Closing, Line, Opening, Totals, VERSION},
+    line::{Closing, Line, Opening, Scope, Totals, VERSION, Versioned},
     out::{JSON_VERSION, Out, Style},
     read::{self, List, Log, Records},
-    rules::{NOT_CHECKED, Thread},
-    text::safe,
+    rules::{Thread, What},
+    text::{count, safe},
 };
 
 /// How many problems are told one by one.
 const PROBLEMS_MAX: usize = 100;
 
 /// What was found.
-#[derive(Default)]
 struct Findings {
-    what: &'static str,
+    what: What,
     totals: Totals,
     problems: Vec<String>,
     count: usize,
 }
 
 impl Findings {
+    fn new(what: What) -> Self {
+        Self { what, totals: Totals::default(), problems: Vec::new(), count: 0 }
+    }
+
     fn problem(&mut self, text: String) {
         self.count += 1;
         if self.problems.len() < PROBLEMS_MAX {
@@ -47,13 +51,21 @@ impl Findings {
         self.problem(format!("record {n} of thread {thread}: {}", safe(why)));
     }
 
+    /// Tells what is missing from a thread that was read to its end.
+    fn vanished(&mut self, id: &ThreadId, thread: &Thread) {
+        for (n, why) in thread.vanished() {
+            self.record(id, n, &why);
+        }
+    }
+
     fn report(self, out: &mut Out<'_>) -> Outcome {
         let ok = self.count == 0;
         let verdict = if ok { code::OK } else { code::NOT_VERIFIED };
+        let not_checked = self.what.not_checked(self.totals.erased);
         if out.json {
             out.object(&serde_json::json!({
                 "v": JSON_VERSION,
-                "what": self.what,
+                "what": self.what.as_str(),
                 "ok": ok,
                 "records": self.totals.records,
                 "threads": self.totals.threads,
@@ -61,7 +73,7 @@ impl Findings {
                 "erased": self.totals.erased,
                 "problems": self.problems,
                 "problems_in_all": self.count,
-                "not_checked": NOT_CHECKED,
+                "not_checked": not_checked,
             }))?;
             return Ok(verdict);
         }
@@ -70,16 +82,20 @@ impl Findings {
             out.end()?;
         }
         let Totals { records, threads, payloads, erased, .. } = self.totals;
+        let erased = if erased > 0 { format!(", {erased} erased") } else { String::new() };
         out.line(&format!(
-            "{}: {records} records of {threads} threads, {payloads} payloads, {erased} erased",
-            self.what
+            "{}: {} of {}, {}{erased}",
+            self.what.as_str(),
+            count(records, "record"),
+            count(threads, "thread"),
+            count(payloads, "payload"),
         ))?;
         match self.count {
             0 => out.styled(Style::Good, "consistent")?,
-            count => out.styled(Style::Alert, &format!("{count} problem(s)"))?,
+            problems => out.styled(Style::Alert, &count(problems, "problem"))?,
         }
         out.end()?;
-        for not in NOT_CHECKED {
+        for not in not_checked {
             out.line(&format!("not checked: {not}"))?;
         }
         Ok(verdict)
@@ -95,7 +111,7 @@ pub(crate) async fn run(args: &Verify, home: &dyn Checkpointer, out: &mut Out<'_
 }
 
 async fn one(home: &dyn Checkpointer, id: ThreadId) -> Result<Findings, Failure> {
-    let mut findings = Findings { what: "one thread", ..Findings::default() };
+    let mut findings = Findings::new(What::Thread);
     let info = read::info(home, &id).await?;
     let log_id = home.identity().log_id;
     let mut thread = Thread::new(id.clone());
@@ -122,12 +138,13 @@ async fn one(home: &dyn Checkpointer, id: ThreadId) -> Result<Findings, Failure>
     if (thread.next, thread.head) != (info.next, info.head) {
         findings.record(&id, thread.next, "the thread's end is not its last record");
     }
+    findings.vanished(&id, &thread);
     Ok(findings)
 }
 
 async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
-    let mut findings = Findings { what: "journal", ..Findings::default() };
-    let mut threads = Threads::default();
+    let mut findings = Findings::new(What::Journal);
+    let mut threads = Threads::new(true);
     let log_id = home.identity().log_id;
     let mut log = Log::new(home);
     let mut place = 0;
@@ -164,7 +181,7 @@ async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
     while let Some(info) = list.next().await? {
         threads.compare(&info.id, info.next, info.head, &mut findings);
     }
-    for id in threads.0.into_keys() {
+    for id in threads.all.into_keys() {
         let id = safe(id.as_str());
         findings.problem(format!("the log has records of thread {id}, which is not listed"));
     }
@@ -172,32 +189,62 @@ async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
 }
 
 /// Every thread on the way; one with a problem is not followed any further.
-#[derive(Default)]
-struct Threads(HashMap<ThreadId, Option<Thread>>);
+struct Threads {
+    all: HashMap<ThreadId, Option<Thread>>,
+    /// The processes that have begun so far, if every thread is there; their number is the
+    /// position of their `run.start`.
+    begun: Option<HashSet<Position>>,
+}
 
 impl Threads {
+    fn new(whole: bool) -> Self {
+        Self { all: HashMap::new(), begun: whole.then(HashSet::new) }
+    }
+
     fn take(
         &mut self,
         log_id: &[u8; 16],
         id: &ThreadId,
         n: Position,
-        record: Result<deedbook_journal::record::Record, String>,
+        record: Result<Record, String>,
         findings: &mut Findings,
     ) {
-        let entry = self.0.entry(id.clone());
+        let entry = self.all.entry(id.clone());
         let Some(thread) = entry.or_insert_with(|| Some(Thread::new(id.clone()))) else {
             return;
         };
         let checked = record.and_then(|r| thread.take(log_id, &r).map(|header| (header, r)));
         match checked {
-            Ok((header, record)) => findings.totals.add(&header, &record),
+            Ok((header, record)) => {
+                findings.totals.add(&header, &record);
+                self.process(&header, findings);
+            }
             Err(why) => self.give_up(id, n, &why, findings),
+        }
+    }
+
+    /// A record that names its process stands behind the start of that process: in the order over
+    /// all threads this is what the records themselves say.
+    fn process(&mut self, header: &Header, findings: &mut Findings) {
+        let Some(begun) = &mut self.begun else {
+            return;
+        };
+        if header.kind == Kind::RunStart {
+            begun.insert(header.n);
+        }
+        if let Some(start) = header.process.filter(|start| !begun.contains(start)) {
+            let why = format!("it is of process {start}, which had not begun before");
+            findings.record(&header.thread, header.n, &why);
         }
     }
 
     /// Tells what is wrong with a thread, once, and follows it no further.
     fn give_up(&mut self, id: &ThreadId, n: Position, why: &str, findings: &mut Findings) {
-        if !matches!(self.0.insert(id.clone(), None), Some(None)) {
+        if *id == ThreadId::system() {
+            // Which processes begin after this is not known.
+            self.begun = None;
+        }
+        if !matches!(self.all.insert(id.clone(), None), Some(None)) {
             findings.record(id, n, why);
         }
     }
@@ -209,10 +256,12 @@ impl Threads {
         head: deedbook_journal::record::RecordHash,
         findings: &mut Findings,
     ) {
-        match self.0.remove(id) {
+        match self.all.remove(id) {
             // A problem of it is told already.
             Some(None) => {}
-            Some(Some(thread)) if (thread.next, thread.head) == (next, head) => {}
+            Some(Some(thread)) if (thread.next, thread.head) == (next, head) => {
+                findings.vanished(id, &thread);
+            }
             Some(Some(thread)) => {
                 findings.record(id, thread.next, "the thread's end is not its last record");
             }
@@ -236,84 +285,135 @@ pub(crate) fn export(args: &Verify, out: &mut Out<'_>) -> Outcome {
 }
 
 fn lines(from: impl BufRead) -> Result<Findings, Failure> {
-    let mut findings = Findings { what: "export", ..Findings::default() };
     let mut lines = from.split(b'\n');
     let mut next = |number: usize| -> Result<Option<Vec<u8>>, Failure> {
         let line = lines.next().transpose();
         line.map_err(|e| Failure::new(format!("line {number} cannot be read: {e}")))
     };
-    let first = next(1)?.unwrap_or_default();
-    let Ok(Opening { export: scope }) = serde_json::from_slice(&first) else {
-        return Err(Failure::new("is not an export: its first line does not say so"));
+    let (scope, log_id) = match opening(&next(1)?.unwrap_or_default())? {
+        Ok(opening) => opening,
+        Err(why) => {
+            let mut findings = Findings::new(What::Export { whole: false });
+            findings.problem(format!("line 1 does not begin an export: {}", safe(&why)));
+            return Ok(findings);
+        }
     };
-    if scope.v != VERSION {
-        let v = scope.v;
-        return Err(Failure::new(format!(
-            "has export version {v} and this build reads {VERSION}; use a newer build"
-        )));
-    }
-    let log_id = hex::decode(&scope.log_id);
-    let log_id: [u8; 16] = log_id.ok_or_else(|| Failure::new("names no log id"))?;
-    let mut threads = Threads::default();
+    let whole = scope.thread.is_none();
+    let findings = Findings::new(What::Export { whole });
+    let place = whole.then_some(0);
+    let mut read = Read { scope, log_id, threads: Threads::new(whole), place, findings };
     let mut number = 1;
     loop {
         number += 1;
         let Some(line) = next(number)? else {
-            findings.problem("the closing line is missing: the export is not complete".into());
-            return Ok(findings);
+            let missing = "the closing line is missing: the export is not complete";
+            read.findings.problem(missing.into());
+            return Ok(read.findings);
         };
         if line.starts_with(b"{\"end\"")
             && let Ok(Closing { end }) = serde_json::from_slice(&line)
         {
-            // Threads that were not followed to their end are not counted.
-            if findings.count == 0 && end != findings.totals {
-                findings.problem("the closing line counts other records than there are".into());
-            }
+            let mut findings = read.close(&end);
             if next(number + 1)?.is_some() {
                 findings.problem(format!("line {} follows the closing line", number + 1));
             }
             return Ok(findings);
         }
-        line_of(&line, number, &scope.thread, &log_id, &mut threads, &mut findings);
+        if let Err(why) = read.line(&line, number) {
+            read.findings.problem(format!("line {number} {}", safe(&why)));
+        }
     }
 }
 
-fn line_of(
-    line: &[u8],
-    number: usize,
-    only: &Option<String>,
-    log_id: &[u8; 16],
-    threads: &mut Threads,
-    findings: &mut Findings,
-) {
-    let read: Line = match serde_json::from_slice(line) {
-        Ok(read) => read,
-        Err(error) => {
-            findings
-                .problem(format!("line {number} is not a record: {}", safe(&error.to_string())));
-            return;
-        }
-    };
-    let header = |record: &deedbook_journal::record::Record| {
-        deedbook_journal::record::Header::parse(&record.header).map_err(|e| e.to_string())
-    };
-    let parts = read.record().and_then(|(r, prev)| header(&r).map(|h| (h, r, prev)));
-    let (header, record, prev) = match parts {
-        Ok(parts) => parts,
-        Err(why) => {
-            findings.problem(format!("line {number}: {}", safe(&why)));
-            return;
-        }
-    };
-    if only.as_deref().is_some_and(|only| only != header.thread.as_str()) {
-        findings.problem(format!("line {number} is of another thread than was exported"));
+/// What the first line says, and the log id in it; inside, why it is no such line.
+///
+/// # Errors
+/// A version that this build does not know: then nothing is said about the file.
+fn opening(line: &[u8]) -> Result<Result<(Scope, [u8; 16]), String>, Failure> {
+    if let Ok(Versioned { export }) = serde_json::from_slice(line)
+        && export.v != VERSION
+    {
+        let v = export.v;
+        return Err(Failure::new(format!(
+            "has export version {v} and this build reads {VERSION}; use a newer build"
+        )));
     }
-    let head = threads.0.get(&header.thread).and_then(|t| t.as_ref().map(|t| t.head));
-    let follows = head.unwrap_or_default();
-    let checked = match prev.unwrap_or_default() == follows {
-        true => Ok(record),
-        false if matches!(threads.0.get(&header.thread), Some(None)) => Ok(record),
-        false => Err("`prev` is not the hash of the record before".to_owned()),
+    let opening: Opening = match serde_json::from_slice(line) {
+        Ok(opening) => opening,
+        Err(error) => return Ok(Err(error.to_string())),
     };
-    threads.take(log_id, &header.thread, header.n, checked, findings);
+    let log_id = hex::decode(&opening.export.log_id).ok_or_else(|| "its log id is none".into());
+    Ok(log_id.map(|log_id| (opening.export, log_id)))
+}
+
+/// An export as far as it was read.
+struct Read {
+    scope: Scope,
+    log_id: [u8; 16],
+    threads: Threads,
+    /// The place in the log that comes next, in an export of all threads.
+    place: Option<LogIndex>,
+    findings: Findings,
+}
+
+impl Read {
+    /// Checks the line of a record.
+    fn line(&mut self, line: &[u8], number: usize) -> Result<(), String> {
+        let read: Line =
+            serde_json::from_slice(line).map_err(|error| format!("is not a record: {error}"))?;
+        self.leaf(read.leaf, number)?;
+        let (record, prev) = read.record().map_err(|why| format!("is wrong: {why}"))?;
+        let header = Header::parse(&record.header).map_err(|why| format!("is wrong: {why}"))?;
+        if self.scope.thread.as_deref().is_some_and(|only| only != header.thread.as_str()) {
+            let other = format!("line {number} is of another thread than was exported");
+            self.findings.problem(other);
+        }
+        let known = self.threads.all.get(&header.thread);
+        let head = known.and_then(|t| t.as_ref().map(|t| t.head));
+        let follows = head.unwrap_or_default();
+        let checked = match prev.unwrap_or_default() == follows {
+            true => Ok(record),
+            false if matches!(known, Some(None)) => Ok(record),
+            false => Err("`prev` is not the hash of the record before".to_owned()),
+        };
+        self.threads.take(&self.log_id, &header.thread, header.n, checked, &mut self.findings);
+        Ok(())
+    }
+
+    /// Checks the place in the log: no gap and no other order, across all threads.
+    fn leaf(&mut self, leaf: Option<LogIndex>, number: usize) -> Result<(), String> {
+        match (self.place, leaf) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err("has a place in the log, and an export of one thread has none".into());
+            }
+            (Some(_), None) => return Err("has no place in the log".into()),
+            (Some(place), Some(leaf)) => {
+                if leaf != place {
+                    self.findings.problem(format!(
+                        "line {number} has place {leaf} of the log where {place} must stand"
+                    ));
+                }
+                self.place = Some(leaf.saturating_add(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found, once the closing line says that this is all.
+    fn close(mut self, end: &Totals) -> Findings {
+        // Threads that were not followed to their end are not counted.
+        if self.findings.count == 0 && *end != self.findings.totals {
+            let other = "the closing line counts other records than there are";
+            self.findings.problem(other.into());
+        }
+        let mut threads: Vec<_> = self.threads.all.iter().collect();
+        threads.sort_by_key(|(id, _)| *id);
+        for (id, thread) in threads {
+            if let Some(thread) = thread {
+                self.findings.vanished(id, thread);
+            }
+        }
+        self.findings
+    }
 }

@@ -36,13 +36,19 @@ fn an_export_holds_every_record_in_order_and_verifies() {
     assert_eq!(records[2]["pay"]["result"]["view"]["big"]["$int"], "18446744073709551615");
     assert_eq!(records[1]["prev"], records[0]["hash"]);
     assert_eq!(records[0].get("prev"), None);
+    let leaves: Vec<u64> = records.iter().map(|r| r["leaf"].as_u64().unwrap()).collect();
+    assert_eq!(leaves, [0, 1, 2, 3, 4, 5]);
     std::fs::write(book.file("x.jsonl"), &text).unwrap();
     let said = book.ok(&["verify", "--export", "x.jsonl"]);
     assert!(said.contains("export: 6 records of 2 threads"), "{said}");
     assert!(said.contains("unsigned: this detects accidents, not a rewrite"), "{said}");
     let one = book.ok(&["export", "a"]);
     std::fs::write(book.file("one.jsonl"), &one).unwrap();
-    assert!(book.ok(&["verify", "--export", "one.jsonl"]).contains("4 records of 1 threads"));
+    assert!(!one.contains("\"leaf\""));
+    let said = book.ok(&["verify", "--export", "one.jsonl"]);
+    assert!(said.contains("4 records of 1 thread, 4 payloads\n"), "{said}");
+    assert!(said.contains("not checked: the order among other threads"), "{said}");
+    assert!(!said.contains("erased"), "nothing was: {said}");
 }
 
 #[test]
@@ -60,6 +66,9 @@ fn changed_exports_are_found() {
     swapped.swap(2, 3);
     let mut doubled = lines.clone();
     doubled.insert(2, lines[2]);
+    // The end of one thread and the beginning of another: each chain is as it was.
+    let mut across = lines.clone();
+    across.swap(4, 5);
     let salt = "\"salt\":\"03";
     let changes = [
         ("a header's field", text.replacen("\"wf\":\"refund\"", "\"wf\":\"refuse\"", 1)),
@@ -77,6 +86,9 @@ fn changed_exports_are_found() {
         ("a removed last record", without(lines.len() - 2)),
         ("a removed end", without(lines.len() - 1)),
         ("swapped records", join(&swapped)),
+        ("another order of the threads", join(&across)),
+        ("a place of the log left out", text.replacen(",\"leaf\":2,", ",", 1)),
+        ("another place of the log", text.replacen(",\"leaf\":5,", ",\"leaf\":6,", 1)),
         ("a doubled record", join(&doubled)),
         ("a cut line", text[..text.len() / 2].to_owned()),
         ("a line behind the end", format!("{text}{{}}\n")),
@@ -87,13 +99,53 @@ fn changed_exports_are_found() {
         let ran = book.run(&["verify", "--export", "x.jsonl"]);
         assert_eq!(ran.code, 3, "{what}: {}{}", ran.stdout, ran.stderr);
     }
-    std::fs::write(book.file("x.jsonl"), "{}\n").unwrap();
-    assert_eq!(book.run(&["verify", "--export", "x.jsonl"]).code, 1);
+    let swapped = "x.jsonl";
+    std::fs::write(book.file(swapped), join(&across)).unwrap();
+    let ran = book.run(&["verify", "--export", swapped]);
+    assert!(ran.stdout.contains("line 5 has place 4 of the log where 3 must stand"), "{ran:?}");
+    // An export of one thread has no places, and nobody would check them.
+    let one = book.ok(&["export", "a"]).replacen(",\"pay\":", ",\"leaf\":0,\"pay\":", 1);
+    std::fs::write(book.file("x.jsonl"), one).unwrap();
+    assert_eq!(book.run(&["verify", "--export", "x.jsonl"]).code, 3);
     assert_eq!(book.run(&["verify", "--export", "missing.jsonl"]).code, 1);
     // Another spelling of the same values is the same export.
     let spelled = text.replace("{\"amount\":4200}", "{ \"amount\": 4200 }");
     std::fs::write(book.file("x.jsonl"), spelled).unwrap();
     book.ok(&["verify", "--export", "x.jsonl"]);
+}
+
+/// It ended with 1, as if the file could not have been read at all.
+#[test]
+fn a_first_line_that_is_damaged_does_not_verify() {
+    let book = sample();
+    let text = book.ok(&["export"]);
+    let (first, rest) = text.split_once('\n').unwrap();
+    let log_id = &serde_json::from_str::<Value>(first).unwrap()["export"]["log_id"];
+    let log_id = log_id.as_str().unwrap();
+    for (what, first) in [
+        ("nothing", String::new()),
+        ("another object", "{}".into()),
+        ("cut", first[..first.len() / 2].into()),
+        ("no JSON", first.replacen('{', "", 1)),
+        ("bytes", "\u{1b}[2J\u{0}".into()),
+        ("a member more", first.replacen("{\"v\"", "{\"extra\":\"lie\",\"v\"", 1)),
+        ("a member twice", first.replacen("{\"v\":1", "{\"v\":1,\"v\":1", 1)),
+        ("a log id cut", first.replacen(log_id, &log_id[2..], 1)),
+        ("another log id", first.replacen(log_id, &"00".repeat(16), 1)),
+        ("a version of another type", first.replacen("{\"v\":1", "{\"v\":\"1\"", 1)),
+    ] {
+        std::fs::write(book.file("x.jsonl"), format!("{first}\n{rest}")).unwrap();
+        let ran = book.run(&["verify", "--export", "x.jsonl"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (3, ""), "{what}: {}", ran.stdout);
+        let ran = book.json(&["verify", "--export", "x.jsonl"]).remove(0);
+        assert_eq!(ran["ok"], false, "{what}");
+    }
+    // A newer one is not damaged: this build cannot tell.
+    let newer = first.replacen("{\"v\":1", "{\"new\":1,\"v\":2", 1);
+    std::fs::write(book.file("x.jsonl"), format!("{newer}\n{rest}")).unwrap();
+    let ran = book.run(&["verify", "--export", "x.jsonl"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("use a newer build"), "{}", ran.stderr);
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use deedbook_journal::{
     checkpointer::{Append, Checkpointer, Claim},
-    id::ThreadId,
+    id::{StoreTime, ThreadId},
     pen::{Draft, Pen},
     policy::Policy,
     record::{Kind, Role},
-    row::Status,
+    row::{Row, Status},
 };
 
-use super::book::{Book, block_on, done, end, intent, request, unknown};
+use super::book::{Book, block_on, done, end, intent, request, unknown, write};
 
 fn about(kind: Kind, call: u64) -> Draft {
     done(call, "1").with(|h| h.kind = kind)
@@ -76,7 +76,7 @@ fn a_good_journal_is_consistent_and_says_what_was_not_checked() {
     ];
     book.thread("t", Status::Done, drafts);
     let said = book.ok(&["verify"]);
-    assert!(said.contains("journal: 6 records of 1 threads"), "{said}");
+    assert!(said.contains("journal: 6 records of 1 thread, 5 payloads\n"), "{said}");
     assert!(said.contains("consistent"), "{said}");
     assert!(
         said.contains("not checked: unsigned: this detects accidents, not a rewrite"),
@@ -86,11 +86,18 @@ fn a_good_journal_is_consistent_and_says_what_was_not_checked() {
     assert_eq!(book.run(&["verify", "missing"]).code, 1);
 }
 
-#[test]
-fn an_erased_payload_leaves_a_chain_that_verifies() {
-    let book = Book::new();
-    let ask = request("ask", r#""canary-123""#);
-    book.thread("t", Status::Waiting, vec![ask]);
+/// A record that says that a payload was erased.
+fn redact(of: u64, role: Role) -> Draft {
+    Draft::new(&ThreadId::system(), Kind::Redact).with(|h| {
+        h.call = Some(of);
+        h.role = Some(role);
+        h.by = Some("user:alice".into());
+        h.why = Some("asked for".into());
+    })
+}
+
+/// Erases the content of the request that thread `t` has at 1, and notes it so.
+fn erase(book: &Book, note: Draft) {
     let home = book.home();
     block_on(async {
         let id = ThreadId::new("t").unwrap();
@@ -99,12 +106,11 @@ fn an_erased_payload_leaves_a_chain_that_verifies() {
         let log_id = home.identity().log_id;
         let mut pen = Pen::new(log_id, id.clone(), lease.epoch, lease.next, lease.head);
         let now = home.now().await.unwrap();
-        let draft = Draft::new(&id, Kind::ThreadResume);
         let note = Append {
             thread: id.clone(),
             epoch: lease.epoch,
             at: lease.next,
-            records: vec![pen.write(draft, now, &mut || [1; 32]).1],
+            records: vec![pen.write(note, now, &mut || [1; 32]).1],
             consumes: Vec::new(),
             row: lease.row.clone(),
         };
@@ -112,7 +118,17 @@ fn an_erased_payload_leaves_a_chain_that_verifies() {
         home.renew(&[(id, lease.epoch)], Duration::ZERO).await.unwrap();
         home.close().await.unwrap();
     });
-    assert!(book.ok(&["verify"]).contains("1 payloads, 1 erased"));
+}
+
+#[test]
+fn an_erased_payload_leaves_a_chain_that_verifies() {
+    let book = Book::new();
+    let ask = request("ask", r#""canary-123""#);
+    book.thread("t", Status::Waiting, vec![ask]);
+    erase(&book, redact(1, Role::Shown));
+    let said = book.ok(&["verify"]);
+    assert!(said.contains("3 records of 1 thread, 1 payload, 1 erased"), "{said}");
+    assert!(said.contains("not checked: erased payloads"), "{said}");
     book.ok(&["export", "-o", "x.jsonl"]);
     let text = std::fs::read_to_string(book.file("x.jsonl")).unwrap();
     assert!(text.contains(r#""pay":{"shown":null}"#), "{text}");
@@ -125,6 +141,97 @@ fn an_erased_payload_leaves_a_chain_that_verifies() {
     book.ok(&["deny", "t"]);
     for args in [&["show", "t", "--payloads"][..], &["export"], &["threads"]] {
         assert!(!book.ok(args).contains("canary"));
+    }
+}
+
+/// Without the record that says so, a payload that somebody took away passed for one that was
+/// erased in order.
+#[test]
+fn a_payload_that_is_gone_without_a_record_is_found() {
+    let gone = "record 1 of thread t: its payload shown is gone, and no record says who erased it";
+    for (note, wanted) in [
+        (about(Kind::ThreadResume, 1).with(|h| h.call = None), gone),
+        (redact(1, Role::Args), "it says that payload args of record 1 was erased"),
+        (redact(0, Role::Shown), "it says that payload shown of record 0 was erased"),
+        (redact(1, Role::Shown).with(|h| h.role = None), "which payload was erased"),
+    ] {
+        let book = Book::new();
+        book.thread("t", Status::Waiting, vec![request("ask", "1")]);
+        book.thread("u", Status::Waiting, vec![request("ask", "1")]);
+        erase(&book, note);
+        book.ok(&["export", "-o", "all.jsonl"]);
+        book.ok(&["export", "t", "-o", "one.jsonl"]);
+        for args in [
+            &["verify"][..],
+            &["verify", "t"],
+            &["verify", "--export", "all.jsonl"],
+            &["verify", "--export", "one.jsonl"],
+        ] {
+            let ran = book.run(args);
+            assert_eq!(ran.code, 3, "{args:?}: {}", ran.stdout);
+            assert!(ran.stdout.contains(wanted), "{args:?}: {wanted}: {}", ran.stdout);
+            assert!(ran.stdout.contains("1 problem\n"), "{args:?}: {}", ran.stdout);
+        }
+        book.ok(&["verify", "u"]);
+    }
+    // What is cut out of an export is gone without a record too.
+    let book = Book::new();
+    book.thread("t", Status::Waiting, vec![request("ask", "1")]);
+    let text = book.ok(&["export"]);
+    let at = text.find("\"shown\":{").unwrap() + "\"shown\":".len();
+    let to = at + text[at..].find("}").unwrap() + 1;
+    let cut = format!("{}null{}", &text[..at], &text[to..]);
+    let cut = cut.replace("\"payloads\":2,\"erased\":0", "\"payloads\":1,\"erased\":1");
+    std::fs::write(book.file("x.jsonl"), cut).unwrap();
+    let ran = book.run(&["verify", "--export", "x.jsonl"]);
+    assert!(ran.code == 3 && ran.stdout.contains(gone), "{}", ran.stdout);
+}
+
+/// Each thread may be whole and the order among them wrong.
+#[test]
+fn a_record_of_a_process_that_had_not_begun_is_found() {
+    let begin = |book: &Book| {
+        let home = book.home();
+        block_on(async {
+            let id = ThreadId::system();
+            let row = Row {
+                workflow: "deedbook:system".into(),
+                status: Status::Running,
+                since: StoreTime(0),
+                wake_at: None,
+                detail: None,
+                open_doubts: 0,
+                created_at: StoreTime(0),
+            };
+            let which = Claim::Thread { id: id.clone(), create: Some(row.clone()) };
+            let lease = home.claim(which, "x", Duration::from_secs(9)).await.unwrap().remove(0);
+            write(&home, &lease, vec![Draft::new(&id, Kind::RunStart)], row).await;
+            home.close().await.unwrap();
+        });
+    };
+    let run = |book: &Book| {
+        let resume = about(Kind::ThreadResume, 0).with(|h| {
+            h.call = None;
+            h.process = Some(0);
+        });
+        book.thread("t", Status::Running, vec![resume]);
+    };
+    let good = Book::new();
+    begin(&good);
+    run(&good);
+    good.ok(&["verify"]);
+    let bad = Book::new();
+    run(&bad);
+    begin(&bad);
+    for (book, code) in [(&good, 0), (&bad, 3)] {
+        book.ok(&["export", "-o", "x.jsonl"]);
+        for args in [&["verify"][..], &["verify", "--export", "x.jsonl"]] {
+            let ran = book.run(args);
+            assert_eq!(ran.code, code, "{args:?}: {}", ran.stdout);
+            let told = "record 1 of thread t: it is of process 0, which had not begun before";
+            assert_eq!(ran.stdout.contains(told), code == 3, "{args:?}: {}", ran.stdout);
+        }
+        book.ok(&["verify", "t"]);
     }
 }
 
