@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, builder::NonEmptyStringValueParser};
-use deedbook_journal::{hex, id::StoreTime, row::Status};
+use deedbook_journal::{hex, id::StoreTime};
 
-use crate::text::read_time;
+use crate::{state::Seen, text::read_time};
 
 /// Look inside a Deedbook journal, answer it, export it, verify it.
 #[derive(Debug, Parser)]
@@ -108,9 +108,9 @@ pub(crate) struct Init {
 
 #[derive(Debug, Args)]
 pub(crate) struct Threads {
-    /// Only threads of this status; may be repeated
+    /// Only threads of this status; may be repeated. `in-doubt` are all that have an open doubt
     #[arg(long, value_name = "STATUS")]
-    pub(crate) status: Vec<Status>,
+    pub(crate) status: Vec<Seen>,
     /// Only threads of this workflow
     #[arg(long, value_name = "NAME")]
     pub(crate) workflow: Option<String>,

@@ -54,6 +54,14 @@ impl Failure {
             Self::Said { code, message } => Self::of(code, format!("{what}: {message}")),
         }
     }
+
+    /// Says in front what was done all the same, for whoever would do it again.
+    pub(crate) fn after(self, done: &str) -> Self {
+        match self {
+            Self::ReaderGone => self,
+            Self::Said { code, message } => Self::of(code, format!("{done}; {message}")),
+        }
+    }
 }
 
 impl From<io::Error> for Failure {

@@ -8,6 +8,7 @@ mod open;
 mod out;
 mod read;
 mod rules;
+mod state;
 mod story;
 mod text;
 
@@ -93,8 +94,14 @@ fn run(cli: Cli) -> Outcome {
         .build()
         .map_err(|e| Failure::new(format!("cannot start: {e}")))?;
     let outcome = runtime.block_on(dispatch(cli, &mut out));
-    buffer.flush()?;
-    outcome
+    match outcome {
+        Ok(code) => buffer.flush().map(|()| code).map_err(Failure::from),
+        Err(failure) => {
+            // Why it failed says more than that its last words cannot be written.
+            let _ = buffer.flush();
+            Err(failure)
+        }
+    }
 }
 
 async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {

@@ -1,6 +1,7 @@
 //! Finding and opening the journal.
 
 use std::{
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use deedbook_journal::embedded::{CreateError, CreateOptions, Embedded, OpenError
 
 use crate::{
     failure::{Failure, code},
-    text::{safe, shell},
+    text::{safe, word},
 };
 
 /// How long to wait for somebody who is just letting go of the journal.
@@ -29,10 +30,10 @@ pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
         let said = safe(&error.to_string());
         match error {
             OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
-            OpenError::NotFound { .. } => {
-                let make = format!("`deedbook init --journal {}`", shell(&path.to_string_lossy()));
-                Failure::new(format!("{said}; {make} makes one"))
-            }
+            OpenError::NotFound { .. } => Failure::new(match word(path.as_os_str().as_bytes()) {
+                Some(path) => format!("{said}; `deedbook init --journal {path}` makes one"),
+                None => format!("{said}; `deedbook init` makes one"),
+            }),
             _ => Failure::new(said),
         }
     })

@@ -72,6 +72,11 @@ impl<'a> Out<'a> {
         self.to.write_all(b"\n")
     }
 
+    /// Hands over what was written so far, or says why that cannot be.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+
     /// Writes bytes as they are: for shell completions.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.to.write_all(bytes)

@@ -4,17 +4,14 @@ use std::{
     collections::{HashMap, VecDeque},
     fs::File,
     io::{self, Read},
-    sync::Arc,
 };
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, Filter, LogEntry, StoreError, ThreadInfo},
-    id::{LogIndex, Position, StoreTime, ThreadId},
+    id::{LogIndex, Position, ThreadId},
     limits::ValueLimits,
-    operator::{self, Found},
+    operator::Found,
     record::{Header, Record},
-    row::Status,
-    turn::Blocked,
     value::view,
 };
 
@@ -198,46 +195,6 @@ impl<'a> Log<'a> {
         }
         Ok(record)
     }
-}
-
-/// The state of a thread as it is, which its row does not tell when its run has died.
-#[derive(Debug, Clone)]
-pub(crate) struct State {
-    pub(crate) status: Status,
-    pub(crate) since: StoreTime,
-    pub(crate) detail: Option<Arc<str>>,
-    pub(crate) open_doubts: u32,
-}
-
-/// The state of a thread as it is now: a thread that nobody holds and whose row says `running`
-/// may have died with a step in doubt.
-pub(crate) fn state(info: &ThreadInfo, found: Option<&Found>, now: StoreTime) -> State {
-    let row = &info.row;
-    let written = State {
-        status: row.status,
-        since: row.since,
-        detail: row.detail.clone(),
-        open_doubts: row.open_doubts,
-    };
-    let Some(found) = found.filter(|_| may_have_died(info)) else {
-        return written;
-    };
-    let blocked = operator::blocking(&found.history, now);
-    let open = u32::try_from(found.history.doubts(now).count()).unwrap_or(u32::MAX);
-    if blocked.is_empty() {
-        return State {
-            detail: Some("no process runs it now; its program takes it up".into()),
-            open_doubts: open,
-            ..written
-        };
-    }
-    let (status, detail) = Blocked::status(&blocked);
-    State { status, since: found.history.time(), detail: Some(detail.into()), open_doubts: open }
-}
-
-/// Whether a thread's row may say less than its records.
-pub(crate) fn may_have_died(info: &ThreadInfo) -> bool {
-    info.row.status == Status::Running && info.holder.is_none()
 }
 
 /// The header of a stored record, which the home has verified.

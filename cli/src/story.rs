@@ -11,7 +11,7 @@ use deedbook_journal::{
     value,
 };
 
-use crate::text::{cut, safe, shown, shown_text, span, time};
+use crate::text::{count, cut, safe, shown, shown_text, span, time};
 
 /// How much of an error or a reason is told, in characters.
 const TOLD_CHARS_MAX: usize = 400;
@@ -39,9 +39,9 @@ impl<'a> Story<'a> {
             K::ThreadResume => {
                 let (epoch, settled) = (header.epoch.0, self.settled);
                 format!(
-                    "taken up{by}{} (epoch {epoch}); {settled} settled call(s) are replayed from \
-                     their records, not executed",
-                    build(header)
+                    "taken up{by}{} (epoch {epoch}); replayed from records, not executed: {}",
+                    build(header),
+                    count(settled, "settled call")
                 )
             }
             K::ThreadEnd => end(header, record, &by),
@@ -162,7 +162,7 @@ fn build(header: &Header) -> String {
 fn end(header: &Header, record: &Record, by: &str) -> String {
     let verdict = header.verdict.as_deref().map(safe).unwrap_or_default();
     let doubts = match header.doubts {
-        Some(count) if count > 0 => format!(", with {count} open doubt(s) left"),
+        Some(left) if left > 0 => format!(", with {} left", count(left, "open doubt")),
         _ => String::new(),
     };
     format!("the thread ends: {verdict}{by}{doubts}{}", failure(record))

@@ -15,31 +15,50 @@ pub(crate) fn safe(text: &str) -> String {
     out
 }
 
-/// `text` as one word of a shell command that gives exactly it.
-pub(crate) fn shell(text: &str) -> String {
+/// `text` as one word of a shell command that gives exactly it, or where there is none,
+/// `placeholder`.
+pub(crate) fn shell(text: impl AsRef<[u8]>, placeholder: &str) -> String {
+    word(text.as_ref()).unwrap_or_else(|| placeholder.to_owned())
+}
+
+/// Bytes as one word, safe to print, that a POSIX shell takes for exactly them. `$'..'` would be
+/// shorter, and only some shells know it. None for what no argument can hold, and for a line break
+/// at the end, which the shell drops.
+pub(crate) fn word(bytes: &[u8]) -> Option<String> {
+    if bytes.contains(&0) || bytes.ends_with(b"\n") {
+        return None;
+    }
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=#~".contains(c);
-    // `#` and `~` mean something at the front of a word only.
-    let front = text.starts_with(['#', '~', '-']);
-    if !text.is_empty() && !front && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    if !text.chars().any(text::is_unsafe) {
-        return format!("'{}'", text.replace('\'', r"'\''"));
-    }
-    let mut out = String::from("$'");
-    for c in text.chars() {
-        match c {
-            '\'' | '\\' => out.extend(['\\', c]),
-            c if text::is_unsafe(c) => {
-                let mut bytes = [0; 4];
-                for byte in c.encode_utf8(&mut bytes).bytes() {
-                    out.push_str(&format!("\\x{byte:02x}"));
-                }
-            }
-            c => out.push(c),
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(text::is_unsafe) => {
+            // `#` and `~` mean something at the front of a word only.
+            let front = text.starts_with(['#', '~', '-']);
+            let bare = !text.is_empty() && !front && text.chars().all(plain);
+            Some(if bare { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) })
         }
+        _ => Some(printf(bytes)),
     }
-    out.push('\'');
+}
+
+/// The same by `printf`, which reads three octal digits for a byte.
+fn printf(bytes: &[u8]) -> String {
+    let mut out = String::from("\"$(printf '");
+    let octal = |out: &mut String, bytes: &[u8]| {
+        out.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
+    };
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            match c {
+                // `-` at the front begins an option, and `!` may stand for an earlier command.
+                '\'' | '\\' | '%' | '!' | '-' => octal(&mut out, &[c as u8]),
+                c if text::is_unsafe(c) => octal(&mut out, c.encode_utf8(&mut buffer).as_bytes()),
+                c => out.push(c),
+            }
+        }
+        octal(&mut out, chunk.invalid());
+    }
+    out.push_str("')\"");
     out
 }
 
@@ -118,22 +137,37 @@ mod tests {
 
     #[test]
     fn shell_words_come_back_as_they_were() {
-        for (text, word) in [
-            ("order-4821", "order-4821"),
-            ("pay#0", "pay#0"),
-            ("#0", "'#0'"),
-            ("", "''"),
-            ("it's", r"'it'\''s'"),
-            ("a\u{1b}[2J'", r"$'a\x1b[2J\''"),
-            ("\u{202e}", r"$'\xe2\x80\xae'"),
+        for (text, wanted) in [
+            (&b"order-4821"[..], "order-4821"),
+            (b"pay#0", "pay#0"),
+            (b"#0", "'#0'"),
+            (b"", "''"),
+            (b"it's", r"'it'\''s'"),
+            (b"a\x1b[2J'\n1%s", r#""$(printf 'a\033[2J\047\0121\045s')""#),
+            (b"-\t\\!$x`y`\"", r#""$(printf '\055\011\134\041$x`y`"')""#),
+            ("é\u{202e}".as_bytes(), r#""$(printf 'é\342\200\256')""#),
+            (b"\xffx", r#""$(printf '\377x')""#),
         ] {
-            assert_eq!(shell(text), word);
-            let script = format!("printf %s {}", shell(text));
-            let bash = std::process::Command::new("bash").args(["-c", &script]).output();
-            if let Ok(output) = bash {
-                assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+            assert_eq!(shell(text, "WORD"), wanted);
+            assert_eq!(safe(wanted), wanted);
+            let script = format!("printf %s {wanted}");
+            for shell in ["sh", "dash", "bash"] {
+                let ran = std::process::Command::new(shell).args(["-c", &script]).output();
+                match ran {
+                    Ok(output) => assert_eq!(output.stdout, text, "{shell}: {script}"),
+                    Err(_) => assert_ne!(shell, "sh", "there is no shell"),
+                }
             }
         }
+        assert_eq!(shell("a\n", "THREAD"), "THREAD");
+        assert_eq!(word(b"a\0b"), None);
+    }
+
+    #[test]
+    fn counts_are_said_as_people_do() {
+        assert_eq!(count(0_u64, "thread"), "0 threads");
+        assert_eq!(count(1_u64, "thread"), "1 thread");
+        assert_eq!(count(2_u32, "thread"), "2 threads");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    checkpointer::{Append, Checkpointer, Claim, Lease, Message, StoreError},
+    checkpointer::{Append, Checkpointer, Claim, Filter, Lease, Message, StoreError},
     history::{AttemptEnd, Call, History, HistoryError},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     message::admit,
@@ -85,7 +85,7 @@ pub struct Acted {
 }
 
 impl Found {
-    /// Reads a thread. Cancel-safe: it only reads.
+    /// Reads a thread, and believes its row where that says more. Cancel-safe: it only reads.
     ///
     /// # Errors
     /// [`OperatorError::Store`] as [`Checkpointer::read`]; [`OperatorError::History`] for records
@@ -97,11 +97,21 @@ impl Found {
             last: None,
         };
         found.catch_up(home).await?;
+        let filter =
+            Filter { prefix: Some(thread.as_str().into()), reserved: true, ..Filter::default() };
+        // Of the ids that begin so, the id itself comes first.
+        let page = home.list(&filter, None, 1).await?;
+        let info = page.items.into_iter().next().filter(|info| info.id == *thread);
+        if let Some(info) = info {
+            found.history.believe(&info.row, home.now().await?);
+        }
         Ok(found)
     }
 
     async fn catch_up(&mut self, home: &dyn Checkpointer) -> Result<(), OperatorError> {
         let thread = self.history.thread().clone();
+        // That was believed of the records as they were; the row under which these are held says.
+        self.history.set_code_is_over(false);
         let mut next = Some(self.history.next());
         while let Some(from) = next {
             let page = home.read(&thread, from, READ_BYTES).await?;

@@ -1,5 +1,7 @@
 //! What the commands share that act on a thread.
 
+use std::io;
+
 use deedbook_journal::{
     checkpointer::{Checkpointer, Message},
     history::{Call, CallKind, History},
@@ -12,7 +14,8 @@ use crate::{
     failure::{Failure, Outcome, code},
     out::{JSON_VERSION, Out},
     read,
-    text::safe,
+    state::{READY, Seen},
+    text::{count, safe},
 };
 
 /// Who acts: as said, or the system's user.
@@ -20,10 +23,13 @@ pub(crate) fn by(who: &Who) -> Result<String, Failure> {
     if let Some(by) = &who.by {
         return Ok(by.clone());
     }
-    match std::env::var("USER") {
-        Ok(user) if !user.is_empty() => Ok(format!("user:{user}")),
-        _ => Err(Failure::usage("who does this is not known; say it with `--by`")),
-    }
+    let user = user().map(|user| format!("user:{user}"));
+    user.ok_or_else(|| Failure::usage("who does this is not known; say it with `--by NAME`"))
+}
+
+/// The system's user, if the environment tells.
+pub(crate) fn user() -> Option<String> {
+    std::env::var("USER").ok().filter(|user| !user.is_empty())
 }
 
 /// A fresh id for a message.
@@ -40,6 +46,16 @@ fn random<const N: usize>() -> Result<[u8; N], Failure> {
     Ok(bytes)
 }
 
+/// Why a decision is not recorded: what it is about could not be shown, and nobody decides on what
+/// they have not seen.
+pub(crate) fn not_shown(error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::BrokenPipe => "nobody reads the output".to_owned(),
+        _ => format!("cannot write the output: {error}"),
+    };
+    Failure::new(format!("nothing was recorded: {why}"))
+}
+
 /// Carries out `message` and says what came of it.
 pub(crate) async fn carry_out(
     home: &dyn Checkpointer,
@@ -51,17 +67,23 @@ pub(crate) async fn carry_out(
     let holder = format!("cli:{}", std::process::id());
     let acted = operator::act(home, thread, message, &holder, random()?).await;
     let acted = acted.map_err(|e| read::about(thread, e))?;
-    report(thread, &acted, said, out)
+    let told = report(thread, &acted, said, out).and_then(|code| {
+        out.flush()?;
+        Ok(code)
+    });
+    let record = format!("recorded as {} of thread {}", acted.position, safe(thread.as_str()));
+    told.map_err(|failure| failure.after(&record))
 }
 
 fn report(thread: &ThreadId, acted: &Acted, said: &str, out: &mut Out<'_>) -> Outcome {
     let row = &acted.row;
+    let status = Seen::unheld(row.status);
     if out.json {
         out.object(&serde_json::json!({
             "v": JSON_VERSION,
             "thread": thread.as_str(),
             "record": acted.position,
-            "status": row.status.as_str(),
+            "status": status.as_str(),
             "detail": row.detail.as_deref(),
             "open_doubts": row.open_doubts,
             "admitted_before": acted.admitted_before,
@@ -70,15 +92,16 @@ fn report(thread: &ThreadId, acted: &Acted, said: &str, out: &mut Out<'_>) -> Ou
     }
     out.line(&format!("{said} (record {} of {})", acted.position, safe(thread.as_str())))?;
     if acted.admitted_before > 0 {
-        let count = acted.admitted_before;
-        out.line(&format!("{count} earlier message(s) of its inbox were taken in before"))?;
+        let earlier = count(acted.admitted_before as u64, "earlier message");
+        out.line(&format!("before it, {earlier} of the inbox got a place"))?;
     }
-    let detail = row.detail.as_deref().map(|d| format!(": {}", safe(d)));
-    let next = match row.status.is_ended() {
-        true => "",
-        false => "; its program takes it up at its next start",
+    let detail = row.detail.as_deref().map(|d| format!(": {}", safe(d))).unwrap_or_default();
+    let next = match status {
+        Seen::Ready => format!(": {READY}"),
+        ended if ended.is_ended() => detail,
+        _ => format!("{detail}; its program takes it up at its next start"),
     };
-    out.line(&format!("the thread is {}{}{next}", row.status, detail.unwrap_or_default()))?;
+    out.line(&format!("the thread is {status}{next}"))?;
     Ok(code::OK)
 }
 

@@ -53,8 +53,9 @@ pub(crate) async fn run(
     let word = if granted { "granted" } else { "denied" };
     if !out.json {
         let content = content.as_deref().unwrap_or("(erased)");
-        out.line(&format!("shown       {}", cut(content, SHOWN_CHARS_MAX)))?;
-        out.line(&format!("commitment  {digest}"))?;
+        let shown = out.line(&format!("shown       {}", cut(content, SHOWN_CHARS_MAX)));
+        let shown = shown.and_then(|()| out.line(&format!("commitment  {digest}")));
+        shown.and_then(|()| out.flush()).map_err(|error| act::not_shown(&error))?;
     }
     let said = format!("request {id} {word} by {}", safe(&by));
     act::carry_out(home, &thread, &message, &said, out).await

@@ -12,7 +12,7 @@ use crate::{
     failure::{Failure, Outcome, code},
     out::{JSON_VERSION, Out, Style},
     read::{self, List},
-    text::{safe, shell, span, time},
+    text::{count, safe, shell, span, time},
 };
 
 pub(crate) async fn run(
@@ -79,7 +79,7 @@ pub(crate) fn describe(
     let policy = call.terms.map_or("unknown", |t| t.policy.as_str());
     out.line(&format!("  why       {doubt}"))?;
     out.line(&format!("  since     {} ({} ago)", time(since), span(now.since(since))))?;
-    out.line(&format!("  policy    {policy}, {} attempt(s)", call.attempts.len()))?;
+    out.line(&format!("  policy    {policy}, {}", count(call.attempts.len() as u64, "attempt")))?;
     let key = call.key.as_deref().map_or_else(|| "none".to_owned(), safe);
     out.line(&format!("  key       {key}"))?;
     for (number, command) in commands(thread, call, prefix).iter().enumerate() {
@@ -116,11 +116,12 @@ fn since(call: &Call) -> StoreTime {
     loose.map_or(call.opened_time, |a| a.started)
 }
 
-/// The commands that settle a doubt.
+/// The commands that settle a doubt, to be pasted once the words in capitals are replaced.
 fn commands(thread: &ThreadId, call: &Call, prefix: &str) -> [String; 3] {
-    let (thread, step) = (shell(thread.as_str()), shell(&call.id.to_string()));
+    let thread = shell(thread.as_str(), "THREAD");
+    let (step, by) = (shell(call.id.to_string(), "STEP"), super::by_whom());
     // A thread or step that begins with `-` must not be read as an option.
     let line =
-        |verdict: &str| format!("{prefix} resolve {verdict} --reason WHY -- {thread} {step}");
+        |verdict: &str| format!("{prefix} resolve{by} {verdict} --reason WHY -- {thread} {step}");
     [line("--happened JSON"), line("--did-not-happen"), line("--failed MESSAGE")]
 }

@@ -20,7 +20,7 @@ use crate::{
     line::{self, Closing, Opening, Scope, Totals},
     out::Out,
     read::{self, Log, Records},
-    text::safe,
+    text::{count, safe},
 };
 
 /// After how many records progress is shown.
@@ -41,18 +41,20 @@ pub(crate) async fn run(
     let totals = export(args, home, &mut |text| aside.write(text)).await?;
     aside.publish()?;
     let shown = path.to_string_lossy();
-    if out.json {
-        out.object(&serde_json::json!({
+    let records = count(totals.records, "record");
+    let threads = count(totals.threads, "thread");
+    let done = format!("exported {records} of {threads} to {}", safe(&shown));
+    let told = match out.json {
+        true => out.object(&serde_json::json!({
             "v": crate::out::JSON_VERSION,
             "file": shown,
             "records": totals.records,
             "threads": totals.threads,
-        }))?;
-    } else {
-        let (records, threads) = (totals.records, totals.threads);
-        out.line(&format!("exported {records} records of {threads} threads to {shown}"))?;
-    }
-    Ok(code::OK)
+        })),
+        false => out.line(&done).map_err(Failure::from),
+    };
+    let told = told.and_then(|()| Ok(out.flush()?));
+    told.map(|()| code::OK).map_err(|failure| failure.after(&done))
 }
 
 type Write1<'a> = dyn FnMut(&str) -> io::Result<()> + Send + 'a;

@@ -2,13 +2,17 @@
 
 use std::path::Path;
 
-use deedbook_journal::{checkpointer::Checkpointer, hex};
+use deedbook_journal::{
+    checkpointer::{Checkpointer, StoreIdentity},
+    hex,
+};
 
 use crate::{
     args::Init,
-    failure::{Outcome, code},
+    failure::{Failure, Outcome, code},
     open,
     out::{JSON_VERSION, Out},
+    text::safe,
 };
 
 pub(crate) async fn run(args: &Init, journal: Option<&Path>, out: &mut Out<'_>) -> Outcome {
@@ -16,6 +20,11 @@ pub(crate) async fn run(args: &Init, journal: Option<&Path>, out: &mut Out<'_>) 
     let identity = home.identity().clone();
     home.close().await?;
     let path = path.to_string_lossy();
+    let told = tell(&path, &identity, out).map_err(|e| e.after(&format!("made {}", safe(&path))));
+    told.map(|()| code::OK)
+}
+
+fn tell(path: &str, identity: &StoreIdentity, out: &mut Out<'_>) -> Result<(), Failure> {
     let (log_id, namespace) = (hex::encode(&identity.log_id), hex::encode(&identity.namespace));
     if out.json {
         out.object(&serde_json::json!({
@@ -29,5 +38,6 @@ pub(crate) async fn run(args: &Init, journal: Option<&Path>, out: &mut Out<'_>) 
         out.line(&format!("log id     {log_id}"))?;
         out.line(&format!("namespace  {namespace}"))?;
     }
-    Ok(code::OK)
+    out.flush()?;
+    Ok(())
 }

@@ -14,7 +14,7 @@ pub(crate) mod signal;
 pub(crate) mod threads;
 pub(crate) mod verify;
 
-use std::{env, path::Path};
+use std::{env, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::text::shell;
 
@@ -23,8 +23,13 @@ use crate::text::shell;
 pub(crate) fn prefix(journal: Option<&Path>) -> String {
     match journal {
         Some(path) if env::var_os("DEEDBOOK_JOURNAL").is_none_or(|set| set != path.as_os_str()) => {
-            format!("deedbook --journal {}", shell(&path.to_string_lossy()))
+            format!("deedbook --journal {}", shell(path.as_os_str().as_bytes(), "FILE"))
         }
         _ => "deedbook".to_owned(),
     }
+}
+
+/// What such a command needs to say who acts, where the environment does not.
+pub(crate) fn by_whom() -> &'static str {
+    if act::user().is_some() { "" } else { " --by YOU" }
 }

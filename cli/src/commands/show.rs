@@ -7,6 +7,7 @@ use deedbook_journal::{
     id::{StoreTime, ThreadId},
     operator::Found,
     record::{Header, Record},
+    row::Status,
 };
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
@@ -17,7 +18,8 @@ use crate::{
     failure::{Failure, Outcome, code},
     line::Views,
     out::{Out, Style},
-    read::{self, Records, State},
+    read::{self, Records},
+    state::{Seen, State},
     story::Story,
     text::{cut, safe, shell, shown, span, time},
 };
@@ -32,7 +34,7 @@ pub(crate) async fn run(
     let info = read::info(home, &thread).await?;
     let now = home.now().await?;
     let found = read::found(home, &thread).await?;
-    let show = Shown { state: read::state(&info, Some(&found), now), info, found, now, prefix };
+    let show = Shown { state: State::of(&info, Some(&found), now), info, found, now, prefix };
     if out.json {
         show.object(args, home, out).await?;
     } else {
@@ -92,12 +94,14 @@ impl Shown<'_> {
             out.piece(&format!(" ({})", span(self.now.since(self.state.since))))?;
         }
         out.end()?;
-        if let Some(detail) = &self.state.detail {
-            let label = match self.state.status.is_ended() {
-                true => "detail ",
-                false => "waits   ",
+        let told = self.state.told();
+        if !told.is_empty() {
+            let label = match self.state.status {
+                Seen::Ready => "next",
+                Seen::Is(Status::Waiting | Status::InDoubt | Status::Sleeping) => "waits",
+                Seen::Is(_) => "detail",
             };
-            out.line(&format!("{label:<8}  {}", safe(detail)))?;
+            out.line(&format!("{label:<8}  {}", safe(&told)))?;
         }
         let (records, epoch) = (self.info.next, self.info.epoch.0);
         out.line(&format!("created   {}", time(row.created_at)))?;
@@ -125,8 +129,9 @@ impl Shown<'_> {
             out.line(&format!("  shown       {}", cut(content, decide::SHOWN_CHARS_MAX)))?;
             out.line(&format!("  commitment  {}", digest(request)))?;
             for word in ["approve", "deny"] {
-                let (thread, id) = (shell(self.thread().as_str()), shell(&id));
-                out.line(&format!("  {} {word} -- {thread} {id}", self.prefix))?;
+                let thread = shell(self.thread().as_str(), "THREAD");
+                let (id, by) = (shell(&id, "REQUEST"), super::by_whom());
+                out.line(&format!("  {} {word}{by} -- {thread} {id}", self.prefix))?;
             }
         }
         for (call, doubt) in self.history().doubts(self.now) {

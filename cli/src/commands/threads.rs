@@ -10,7 +10,8 @@ use crate::{
     args::Threads,
     failure::{Failure, Outcome, code},
     out::{JSON_VERSION, Out, Style},
-    read::{self, List, State},
+    read::List,
+    state::{self, Seen, State},
     text::{safe, time},
 };
 
@@ -18,6 +19,7 @@ pub(crate) async fn run(args: &Threads, home: &dyn Checkpointer, out: &mut Out<'
     let now = home.now().await?;
     let mut list = List::new(home, filter(args));
     let mut rows = Vec::new();
+    let doubtful = args.status.contains(&Seen::Is(Status::InDoubt));
     let limit = args.limit.unwrap_or(usize::MAX);
     let mut count = 0;
     while count < limit {
@@ -25,12 +27,12 @@ pub(crate) async fn run(args: &Threads, home: &dyn Checkpointer, out: &mut Out<'
             break;
         };
         // Records that cannot be read are for `verify` to report; the row still says something.
-        let found = match read::may_have_died(&info) {
+        let found = match state::may_say_less(&info) || doubtful && !info.row.status.is_ended() {
             true => Found::load(home, &info.id).await.ok(),
             false => None,
         };
-        let state = read::state(&info, found.as_ref(), now);
-        if !args.status.is_empty() && !args.status.contains(&state.status) {
+        let state = State::of(&info, found.as_ref(), now);
+        if !args.status.is_empty() && !args.status.iter().any(|asked| state.is(*asked)) {
             continue;
         }
         count += 1;
@@ -47,10 +49,14 @@ pub(crate) async fn run(args: &Threads, home: &dyn Checkpointer, out: &mut Out<'
 }
 
 fn filter(args: &Threads) -> Filter {
-    let mut statuses = args.status.clone();
-    // A thread that died with a step in doubt still has a row that says `running`.
-    if statuses.contains(&Status::InDoubt) && !statuses.contains(&Status::Running) {
-        statuses.push(Status::Running);
+    let row = |seen: &Seen| match *seen {
+        Seen::Ready => Status::Running,
+        Seen::Is(status) => status,
+    };
+    let mut statuses: Vec<Status> = args.status.iter().map(row).collect();
+    // Whatever its row says, a thread that has not ended may have a step in doubt.
+    if statuses.contains(&Status::InDoubt) {
+        statuses.extend(Status::ALL.into_iter().filter(|status| !status.is_ended()));
     }
     Filter {
         statuses,
@@ -83,7 +89,10 @@ pub(crate) fn object(info: &ThreadInfo, state: &State) -> serde_json::Value {
 }
 
 /// How a status stands out.
-pub(crate) fn style(status: Status) -> Style {
+pub(crate) fn style(status: Seen) -> Style {
+    let Seen::Is(status) = status else {
+        return Style::Strong;
+    };
     match status {
         Status::Done => Style::Good,
         Status::InDoubt | Status::Failed | Status::Diverged | Status::Stalled => Style::Alert,
@@ -117,7 +126,7 @@ fn cells(info: &ThreadInfo, state: &State) -> [String; 5] {
         state.status.to_string(),
         time(state.since),
         safe(&info.row.workflow),
-        state.detail.as_deref().map(safe).unwrap_or_default(),
+        safe(&state.told()),
     ]
 }
 

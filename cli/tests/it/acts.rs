@@ -73,9 +73,9 @@ fn s09_duplicate_members_are_refused_and_nothing_is_written() {
 #[test]
 fn s43_a_doubt_is_settled_by_a_person_once() {
     for (verdict, status) in [
-        (&["--happened", r#"{"id":"r_17"}"#][..], "running"),
-        (&["--did-not-happen"], "running"),
-        (&["--failed", "card expired"], "running"),
+        (&["--happened", r#"{"id":"r_17"}"#][..], "ready"),
+        (&["--did-not-happen"], "ready"),
+        (&["--failed", "card expired"], "ready"),
     ] {
         let book = Book::new();
         book.thread("t", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
@@ -86,6 +86,7 @@ fn s43_a_doubt_is_settled_by_a_person_once() {
             assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
         }
         assert!(ran.stdout.contains("deedbook resolve --did-not-happen --reason WHY -- t pay#0"));
+        assert!(ran.stdout.contains("policy    at_most_once, 1 attempt\n"), "{}", ran.stdout);
         let args = [&["resolve", "t", "pay#0", "--reason", "asked the bank"], verdict].concat();
         book.ok(&args);
         assert_eq!(book.status("t"), status);
@@ -100,6 +101,63 @@ fn s43_a_doubt_is_settled_by_a_person_once() {
         assert_eq!(book.kinds("t"), before, "a refusal writes nothing");
         book.ok(&["verify"]);
     }
+}
+
+/// It was called `running`, and nobody ran it.
+#[test]
+fn a_thread_that_nobody_runs_is_ready() {
+    let book = Book::new();
+    book.thread("t", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
+    book.thread("u", Status::Waiting, vec![]);
+    let resolve = ["resolve", "t", "pay#0", "--happened", "1", "--reason", "seen"];
+    for act in [&resolve[..], &["signal", "u", "s", "1"]] {
+        let said = book.ok(act);
+        let next = "the thread is ready: nobody runs it; start its program\n";
+        assert!(said.ends_with(next), "{said}");
+    }
+    let said = book.json(&["signal", "u", "s", "2"]).remove(0);
+    assert_eq!(said["status"], "ready");
+    for thread in ["t", "u"] {
+        assert_eq!(book.status(thread), "ready");
+        let shown = book.ok(&["show", thread]);
+        assert!(shown.contains("status    ready since"), "{shown}");
+        assert!(shown.contains("next      nobody runs it; start its program\n"), "{shown}");
+    }
+    let table = book.ok(&["threads"]);
+    assert_eq!(table.matches("  ready   ").count(), 2, "{table}");
+    assert_eq!(table.matches("  nobody runs it; start its program\n").count(), 2, "{table}");
+    assert_eq!(book.json(&["threads", "--status", "ready"]).len(), 2);
+    assert_eq!(book.json(&["threads", "--status", "running"]).len(), 0);
+    // One that waits for somebody is not ready.
+    book.thread("v", Status::Waiting, vec![]);
+    assert_eq!(book.status("v"), "waiting");
+}
+
+/// An effect that may have happened is in doubt once the code is over, whatever its policy was.
+/// Only the row tells that it is; the lists and `resolve` looked at the records alone.
+#[test]
+fn a_doubt_that_only_the_row_tells_of_is_listed_and_settled() {
+    let book = Book::new();
+    let drafts = vec![intent("pay", Policy::Idempotent), unknown(1, "timeout", None)];
+    book.thread_with("t", drafts, |row| {
+        row.status = Status::InDoubt;
+        row.open_doubts = 1;
+        row.detail = Some("step pay#0: the body took longer than its timeout".into());
+    });
+    let ran = book.run(&["doubts"]);
+    assert_eq!(ran.code, 4, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("t  pay#0") && ran.stdout.contains("dk1_0123"), "{}", ran.stdout);
+    let shown = book.ok(&["show", "t"]);
+    assert!(shown.contains("step pay#0 is in doubt"), "{shown}");
+    assert!(shown.contains("  key       dk1_0123\n"), "{shown}");
+    let shown = book.json(&["show", "t"]).remove(0);
+    assert_eq!(shown["doubts"][0]["key"], "dk1_0123");
+    assert_eq!(shown["open_doubts"], 1);
+    assert_eq!(book.json(&["threads", "--status", "in-doubt"])[0]["open_doubts"], 1);
+    book.ok(&["resolve", "t", "pay#0", "--happened", "1", "--reason", "asked the bank"]);
+    assert_eq!(book.run(&["doubts"]).code, 0);
+    assert_eq!((book.status("t").as_str(), row(&book, "t").open_doubts), ("ready", 0));
+    book.ok(&["verify"]);
 }
 
 #[test]
@@ -258,7 +316,7 @@ fn what_waits_in_the_inbox_comes_first() {
     assert!(ran.stderr.contains("already decided"), "{}", ran.stderr);
     assert_eq!(book.kinds("t"), before);
     let said = book.ok(&["signal", "t", "s", "1"]);
-    assert!(said.contains("1 earlier message(s)"), "{said}");
+    assert!(said.contains("before it, 1 earlier message of the inbox got a place"), "{said}");
     assert!(book.ok(&["show", "t"]).contains("a#0: denied by user:bob (first)"));
 }
 

@@ -55,19 +55,25 @@ impl Book {
 
     /// Writes a thread of these records, which begin after its `thread.start`.
     pub(crate) fn thread(&self, id: &str, status: Status, drafts: Vec<Draft>) {
+        self.thread_with(id, drafts, |row| row.status = status);
+    }
+
+    /// The same with another row.
+    pub(crate) fn thread_with(&self, id: &str, drafts: Vec<Draft>, set: impl FnOnce(&mut Row)) {
         let home = self.home();
         block_on(async {
             let id = ThreadId::new(id).unwrap();
             let now = home.now().await.unwrap();
-            let row = Row {
+            let mut row = Row {
                 workflow: "refund".into(),
-                status,
+                status: Status::Running,
                 since: now,
                 wake_at: None,
                 detail: None,
                 open_doubts: 0,
                 created_at: now,
             };
+            set(&mut row);
             let start = Draft::new(&id, Kind::ThreadStart)
                 .with(|h| {
                     h.workflow = Some("refund".into());

@@ -36,6 +36,7 @@ fn threads_are_listed_and_filtered() {
     assert_eq!(ids(&["--status", "done", "--status", "waiting"]), ["order-1", "order-2"]);
     assert_eq!(ids(&["--status", "in-doubt"]), ["other"]);
     assert_eq!(ids(&["--status", "running"]), [""; 0]);
+    assert_eq!(ids(&["--status", "ready"]), [""; 0], "it died with a doubt");
     assert_eq!(ids(&["--prefix", "order"]), ["order-1", "order-2"]);
     assert_eq!(ids(&["--workflow", "nope"]), [""; 0]);
     assert_eq!(ids(&["--limit", "1"]), ["order-1"]);
@@ -77,20 +78,94 @@ fn a_story_says_what_happened() {
 
 #[test]
 fn the_printed_commands_can_be_run() {
-    let book = Book::new();
-    book.thread("-odd 'id'", Status::Running, vec![intent("pay\u{1b}", Policy::AtMostOnce)]);
-    let object = book.json(&["doubts"]).remove(0);
-    let command = object["settle"][1].as_str().unwrap();
-    let binary = env!("CARGO_BIN_EXE_deedbook");
-    let script = command.replacen("deedbook", binary, 1).replace("WHY", "seen");
-    let output = std::process::Command::new("bash")
-        .args(["-c", &script])
-        .env("DEEDBOOK_JOURNAL", book.path())
-        .env("USER", "alice")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(book.run(&["doubts"]).code, 0);
+    // With a name, and where the system tells none: then they have a place for it.
+    for (n, user) in [(0, Some("alice")), (1, None), (2, Some(""))] {
+        let book = Book::new();
+        let step = intent("pay\u{1b}", Policy::AtMostOnce);
+        book.thread("-odd 'id'", Status::Running, vec![step, request("ask", "1")]);
+        let tool = |args: &[&str]| {
+            let mut command = book.command();
+            match user {
+                Some(user) => command.env("USER", user),
+                None => command.env_remove("USER"),
+            };
+            String::from_utf8(command.args(args).output().unwrap().stdout).unwrap()
+        };
+        let doubt: serde_json::Value = serde_json::from_str(&tool(&["doubts", "--json"])).unwrap();
+        let shown = tool(&["show", "--", "-odd 'id'"]);
+        let approve = shown.lines().find(|line| line.contains(" approve ")).unwrap();
+        let settle = doubt["settle"][n].as_str().unwrap();
+        for command in [settle, approve.trim_start()] {
+            let script = command.replacen("deedbook", env!("CARGO_BIN_EXE_deedbook"), 1);
+            assert_eq!(script.contains(" --by YOU "), user != Some("alice"), "{script}");
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script.replace("WHY", "seen").replace("JSON", "1")])
+                .env("DEEDBOOK_JOURNAL", book.path())
+                .env("USER", user.unwrap_or_default())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{script}: {said}");
+        }
+        assert_eq!(book.run(&["doubts"]).code, 0);
+    }
+}
+
+/// One that is stopped for another reason had its doubts out of sight: its code does not go on
+/// before somebody changes it, and the effect may have happened all the same.
+#[test]
+fn doubts_of_threads_that_are_stopped_are_found() {
+    let book = sample();
+    let pay = || vec![intent("pay", Policy::AtMostOnce)];
+    for (id, status) in [("stalled", Status::Stalled), ("diverged", Status::Diverged)] {
+        book.thread_with(id, pay(), |row| {
+            row.status = status;
+            row.detail = Some("because".into());
+        });
+    }
+    book.thread("calm", Status::Stalled, vec![]);
+    book.thread_with("over", pay(), |row| {
+        row.status = Status::Sleeping;
+        row.detail = Some("timer nap#0".into());
+    });
+    let ids: Vec<String> = book
+        .json(&["threads", "--status", "in-doubt"])
+        .iter()
+        .map(|o| format!("{}: {}", o["thread"].as_str().unwrap(), o["open_doubts"]))
+        .collect();
+    assert_eq!(ids, ["diverged: 1", "other: 1", "over: 1", "stalled: 1"]);
+    assert_eq!(book.json(&["threads", "--status", "stalled"]).len(), 2);
+    let table = book.ok(&["threads"]);
+    assert_eq!(table.matches("  1 open doubt; because\n").count(), 2, "{table}");
+    let shown = book.ok(&["show", "stalled"]);
+    assert!(shown.contains("detail    1 open doubt; because\n"), "{shown}");
+    assert!(shown.contains("step pay#0 is in doubt"), "{shown}");
+}
+
+/// Only some shells know `$'..'`, which the hint for a path with such characters was.
+#[test]
+fn the_hint_for_a_journal_that_is_missing_works_in_every_shell() {
+    use std::os::unix::ffi::OsStrExt;
+    let book = Book::none();
+    let names = [&b"a b'.deedbook"[..], b"\x1b[2J%s.deedbook", b"\xff\t\\.deedbook", b"-x\n!y"];
+    for name in names {
+        let path = book.dir().join(std::ffi::OsStr::from_bytes(name));
+        let mut command = book.command();
+        let output = command.env("DEEDBOOK_JOURNAL", &path).arg("threads").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let hint = said.split('`').nth(1).unwrap();
+        assert!(is_safe(&said) && hint.starts_with("deedbook init --journal "), "{said}");
+        let script = hint.replacen("deedbook", env!("CARGO_BIN_EXE_deedbook"), 1);
+        for shell in ["dash", "bash", "sh"] {
+            let made = std::process::Command::new(shell).args(["-c", &script]).output();
+            let Ok(made) = made else { continue };
+            assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    let output = book.command().env("DEEDBOOK_JOURNAL", "x\n").arg("threads").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.ends_with("; `deedbook init` makes one\n"), "{said}");
 }
 
 #[test]

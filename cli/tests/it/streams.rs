@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use deedbook_journal::row::Status;
+use deedbook_journal::{policy::Policy, row::Status};
 
-use super::book::{Book, request};
+use super::book::{Book, intent, request};
 
 fn shell(book: &Book, script: &str) -> (String, String) {
     let output = Command::new("bash")
@@ -55,10 +55,55 @@ fn s74_a_full_device_is_an_error() {
         assert!(!stderr.contains("panicked"), "{command}: {stderr}");
         assert!(stderr.contains("No space left"), "{command}: {stderr}");
     }
-    // Whatever was recorded stays so, and the exit code says that it was not told.
-    let (stdout, _) = shell(&book, "USER=a \"$D\" signal t s 1 > /dev/full; echo $?");
-    assert_eq!(stdout, "1\n");
-    assert_eq!(book.kinds("t").last().unwrap(), "signal");
+}
+
+/// The exit code alone says that something failed, and who reads no more would do it again.
+#[test]
+fn what_is_done_is_said_on_standard_error_where_it_cannot_be_told() {
+    let book = large();
+    book.thread("d", Status::Running, vec![intent("pay", Policy::AtMostOnce)]);
+    for (command, record, told) in [
+        ("signal t s 1", "signal", "recorded as 4 of thread t; cannot write the output: "),
+        ("--json approve t a#0", "approval.decide", "recorded as 6 of thread t; cannot write "),
+        ("resolve d pay#0 --happened 1 --reason x", "step.resolve", "recorded as 3 of thread d; "),
+        ("cancel t --reason x", "thread.end", "recorded as 8 of thread t; cannot write the "),
+    ] {
+        let (stdout, stderr) =
+            shell(&book, &format!("USER=a \"$D\" {command} >/dev/full; echo $?"));
+        assert_eq!(stdout, "1\n", "{command}");
+        assert!(stderr.contains(told), "{command}: {stderr}");
+        assert!(stderr.contains("No space left"), "{command}: {stderr}");
+        let thread = if command.starts_with("resolve") { "d" } else { "t" };
+        assert_eq!(book.kinds(thread).last().unwrap(), record, "{command}: it stays so");
+    }
+    for (command, told) in [
+        ("init --journal new", "deedbook: made new; cannot write the output: "),
+        ("export d -o x", "deedbook: exported 4 records of 1 thread to x; cannot write the output"),
+    ] {
+        let (stdout, stderr) = shell(&book, &format!("\"$D\" {command} > /dev/full; echo $?"));
+        assert!(stdout == "1\n" && stderr.starts_with(told), "{command}: {stderr}");
+    }
+    shell(&book, "\"$D\" --journal new verify && \"$D\" verify --export x || touch wrong");
+    assert!(!book.file("wrong").exists());
+}
+
+/// A decision is bound to what was shown; what could not be shown is not decided on.
+#[test]
+fn nothing_is_decided_that_could_not_be_shown() {
+    let book = large();
+    let before = book.bytes();
+    for command in ["approve", "deny"] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let (reader, gone) = std::io::pipe().unwrap();
+        drop(reader);
+        for output in [std::process::Stdio::from(full), gone.into()] {
+            let ran = book.command().args([command, "t", "a#0"]).stdout(output).output().unwrap();
+            let stderr = String::from_utf8_lossy(&ran.stderr);
+            assert_eq!(ran.status.code(), Some(1), "{command}: {stderr}");
+            assert!(stderr.contains("nothing was recorded: "), "{command}: {stderr}");
+            assert!(book.bytes() == before, "{command}");
+        }
+    }
 }
 
 #[test]
