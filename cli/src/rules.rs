@@ -66,6 +66,8 @@ pub(crate) struct Thread {
     time: StoreTime,
     epoch: Epoch,
     run: Position,
+    /// The last record that tells of a decision of the workflow's code.
+    went_on: Option<Position>,
     calls: HashMap<Position, Opened>,
     /// Payloads that are listed and are not there, by record and role, and whether a record says
     /// that they were erased.
@@ -79,6 +81,8 @@ struct Opened {
     /// The attempt, and whether it has its end.
     attempt: Option<(u32, bool)>,
     settled: bool,
+    /// Where a person settled it, if one did.
+    said: Option<Position>,
 }
 
 impl Thread {
@@ -90,6 +94,7 @@ impl Thread {
             time: StoreTime(0),
             epoch: Epoch(0),
             run: 0,
+            went_on: None,
             calls: HashMap::new(),
             gone: BTreeMap::new(),
         }
@@ -108,6 +113,9 @@ impl Thread {
                 .map_err(|e| format!("payload {} cannot be read: {e}", payload.role.as_str()))?;
         }
         self.calls(&header)?;
+        if by_the_code(&header) {
+            self.went_on = Some(header.n);
+        }
         for listed in header.payloads.iter().filter(|c| record.payload(c.role).is_none()) {
             self.gone.insert((header.n, listed.role.as_str()), false);
         }
@@ -195,7 +203,7 @@ impl Thread {
     }
 
     fn open(&mut self, header: &Header, attempt: Option<(u32, bool)>) {
-        let opened = Opened { by: header.kind.clone(), attempt, settled: false };
+        let opened = Opened { by: header.kind.clone(), attempt, settled: false, said: None };
         self.calls.insert(header.n, opened);
     }
 
@@ -243,13 +251,23 @@ impl Thread {
     }
 
     fn settlement(&mut self, header: &Header) -> Result<(), String> {
+        let went_on = self.went_on;
         let call = self.about(header, &Kind::StepIntent)?;
-        if call.settled {
+        let verdict = header.verdict.as_deref();
+        let by_person = header.kind == Kind::StepResolve
+            && header.by.as_deref().is_some_and(|by| by != "probe");
+        let unreadable = verdict == Some("unreadable");
+        if unreadable && call.said.is_none() {
+            return Err("it says that nobody can read what nobody said".into());
+        }
+        // Until the code has gone on, a person may say otherwise.
+        let again = by_person && call.said.is_some_and(|at| went_on.is_none_or(|w| w < at));
+        if call.settled && !again && !unreadable {
             return Err("a settlement of a step that is settled".into());
         }
-        let open = Some("did_not_happen") == header.verdict.as_deref()
-            || Some("inconclusive") == header.verdict.as_deref();
+        let open = ["did_not_happen", "inconclusive", "unreadable"].map(Some).contains(&verdict);
         call.settled = !open;
+        call.said = (by_person && !open).then_some(header.n);
         if let Some((_, ended)) = &mut call.attempt {
             *ended |= header.verdict.as_deref() != Some("inconclusive");
         }
@@ -271,5 +289,18 @@ impl Thread {
         call.ok_or_else(|| {
             format!("it is about record {at}, which is no earlier {}", opener.as_str())
         })
+    }
+}
+
+/// Whether the record tells of a decision of the workflow's code.
+fn by_the_code(header: &Header) -> bool {
+    use Kind as K;
+    match &header.kind {
+        K::StepIntent => header.call.is_none(),
+        K::TimerSet | K::ApprovalRequest | K::Clock | K::ChildStart => true,
+        K::ThreadContinue | K::ThreadEnd => true,
+        K::Marker => header.why.as_deref() != Some("cancel"),
+        K::StepUnknown | K::StepFail => header.why.as_deref() == Some("dropped"),
+        _ => false,
     }
 }

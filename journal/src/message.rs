@@ -178,7 +178,14 @@ fn resolve(history: &History, message: &Message, now: StoreTime) -> Result<Draft
     let call = history
         .find(CallKind::Step, &message.name)
         .ok_or_else(|| format!("there is no step {:?}", named(message)))?;
-    if !matches!(history.standing(call, now), Standing::Doubt(_)) {
+    let doubtful = matches!(history.standing(call, now), Standing::Doubt(_));
+    if !doubtful && history.settled_by_person(call) && !history.may_be_settled_again(call) {
+        return Err(format!(
+            "step {} is not in doubt: it was settled, and the workflow was given what was said",
+            call.id
+        ));
+    }
+    if !doubtful && !history.may_be_settled_again(call) {
         return Err(format!("step {} is not in doubt", call.id));
     }
     let draft = Draft::new(history.thread(), Kind::StepResolve)

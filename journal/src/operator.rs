@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     checkpointer::{Append, Checkpointer, Claim, Filter, Lease, Message, StoreError},
-    history::{AttemptEnd, Call, History, HistoryError},
+    history::{AttemptEnd, Call, Doubt, History, HistoryError},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     message::admit,
     pen::{Draft, Pen},
@@ -279,7 +279,11 @@ pub fn is_loose(call: &Call) -> bool {
     let effect = call.terms.is_none_or(|t| t.policy.has_effect() && !t.abandon);
     let uncleared = call.attempts.iter().rev();
     let mut uncleared = uncleared.take_while(|a| !matches!(a.end, AttemptEnd::Cleared { .. }));
-    let loose = |end: &AttemptEnd| matches!(end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
+    let loose = |end: &AttemptEnd| match end {
+        // A person has said what became of it; only the code could not read it.
+        AttemptEnd::Ambiguous(why, _) => *why != Doubt::Unreadable,
+        end => *end == AttemptEnd::Open,
+    };
     effect && call.outcome.is_none() && uncleared.any(|a| loose(&a.end))
 }
 

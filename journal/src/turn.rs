@@ -10,18 +10,21 @@
 //! 3. *Wait* for a body, or *park* for a time, a message or a person. A workflow with nothing
 //!    that Deedbook could wait for is *stalled*.
 
+mod blocked;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
+
+pub use blocked::{Blocked, Waits};
 
 use crate::{
     history::{
         Call, CallKind, Decision, Declared, Divergence, DivergenceKind, Doubt, History, Instead,
         decide,
     },
-    id::{Position, StepId, StoreTime},
-    row::Status,
+    id::{Position, StoreTime},
 };
 
 /// A call that the workflow has made and not been given the outcome of.
@@ -105,57 +108,6 @@ impl Act {
                 *call
             }
         }
-    }
-}
-
-/// What a parked thread waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Blocked {
-    /// A signal of this name.
-    Signal(Arc<str>),
-    /// A decision on this request.
-    Approval(StepId),
-    /// A timer.
-    Timer(StepId, StoreTime),
-    /// The next attempt of a step.
-    Retry(StepId, StoreTime),
-    /// The next time its downstream may be asked.
-    Quiet(StepId, StoreTime),
-    /// A person who settles a doubt.
-    Doubt(StepId, Doubt),
-}
-
-impl Blocked {
-    /// The status of a thread that waits for these, and for what, in words. What needs a person
-    /// most is said first: a doubt, then a message, then the earliest time.
-    #[must_use]
-    pub fn status(blocked: &[Self]) -> (Status, String) {
-        let rank = |b: &&Self| match b {
-            Self::Doubt(..) => (0, StoreTime(0)),
-            Self::Approval(_) => (1, StoreTime(0)),
-            Self::Signal(_) => (2, StoreTime(0)),
-            Self::Timer(_, at) | Self::Retry(_, at) | Self::Quiet(_, at) => (3, *at),
-        };
-        let Some(first) = blocked.iter().min_by_key(rank) else {
-            return (Status::Running, String::new());
-        };
-        let more = match blocked.len() {
-            1 => String::new(),
-            n => format!(" (and {} more)", n - 1),
-        };
-        let (status, what) = match first {
-            Self::Doubt(id, doubt) => (Status::InDoubt, format!("step {id}: {doubt}")),
-            Self::Approval(id) => (Status::Waiting, format!("approval {id}")),
-            Self::Signal(name) => (Status::Waiting, format!("signal {name}")),
-            Self::Timer(id, until) => (Status::Sleeping, format!("timer {id} until {until}")),
-            Self::Retry(id, until) => {
-                (Status::Sleeping, format!("next attempt of step {id} at {until}"))
-            }
-            Self::Quiet(id, until) => {
-                (Status::Sleeping, format!("the probe of step {id} at {until}"))
-            }
-        };
-        (status, what + &more)
     }
 }
 
@@ -265,7 +217,7 @@ fn quiescent(state: &State<'_>) -> Next {
             Decision::Later(due) => wait(due, Blocked::Retry(id.clone(), due)),
             Decision::AskLater(due) => wait(due, Blocked::Quiet(id.clone(), due)),
             Decision::Decide => blocked.push(Blocked::Approval(id.clone())),
-            Decision::Doubt(doubt) => blocked.push(Blocked::Doubt(id.clone(), doubt)),
+            Decision::Doubt(doubt) => blocked.push(doubtful(state, live, doubt)),
             Decision::Diverged(divergence) => return Next::Diverged(divergence),
             // A twin runs it, or its outcome waits for its future to be polled.
             Decision::UnderWay | Decision::Outcome(_) => {}
@@ -279,6 +231,14 @@ fn quiescent(state: &State<'_>) -> Next {
         Next::Stalled
     } else {
         Next::Park { until, blocked }
+    }
+}
+
+fn doubtful(state: &State<'_>, live: &Live<'_>, doubt: Doubt) -> Blocked {
+    let id = live.declared.id.clone();
+    match recorded(state, live).and_then(|call| state.history.misread(call)) {
+        Some(why) if doubt == Doubt::Unreadable => Blocked::Misread(id, why.clone()),
+        _ => Blocked::Doubt(id, doubt),
     }
 }
 

@@ -215,7 +215,12 @@ impl Deedbook {
         self.say_value(&thread, message::DECIDE, request, by, &body).await
     }
 
-    /// Settles a doubt, as a person who found out what happened.
+    /// Settles a doubt, as a person who found out what happened. As long as the workflow has not
+    /// been given what was said, it can be said otherwise: the later word holds, and both are
+    /// recorded.
+    ///
+    /// A result that is no value of the step's type leaves the step in doubt: the thread's
+    /// status, and the error of those who wait for it, name the type.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such thread or step, [`ErrorKind::Refused`] if the
@@ -229,7 +234,11 @@ impl Deedbook {
         reason: &str,
     ) -> Result<(), Error> {
         let thread = ThreadId::new(thread)?;
-        let history = self.history(&thread).await?;
+        let mut history = self.history(&thread).await?;
+        let opened = history.find(CallKind::Step, step).map(|call| call.opened);
+        if let Some(opened) = opened.filter(|opened| self.worker.was_given(&thread, *opened)) {
+            history.set_given(opened);
+        }
         let now = self.worker.house.store.now().await?;
         let body = Resolve { verdict: resolution.0, reason: reason.to_owned() };
         let body = value::encode(&body, &self.worker.house.options.values)?;

@@ -1,14 +1,14 @@
 //! How the worker reaches a thread that is loaded.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, PoisonError, Weak,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use deedbook_journal::{checkpointer::Lease, id::Epoch};
 use tokio::sync::watch;
 
-use crate::{executor::Begin, wake::Wakeups};
+use crate::{desk::Shared, executor::Begin, wake::Wakeups};
 
 /// The worker's hand on one loaded thread.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Control {
     handed: Mutex<Option<Lease>>,
     /// Zero before the claim.
     epoch: AtomicU64,
+    /// What the hold under way knows.
+    desk: Mutex<Weak<Shared>>,
     /// Whether the thread's first record is durable.
     pub(crate) durable: watch::Sender<bool>,
 }
@@ -38,6 +40,7 @@ impl Control {
             lost: AtomicU64::new(0),
             handed: Mutex::new(None),
             epoch: AtomicU64::new(0),
+            desk: Mutex::default(),
             durable: watch::Sender::new(false),
         })
     }
@@ -86,6 +89,16 @@ impl Control {
     /// Whether the lease of this epoch is lost.
     pub(crate) fn is_lost(&self, epoch: Epoch) -> bool {
         self.lost.load(Ordering::Acquire) >= epoch.0
+    }
+
+    /// A hold has read its thread.
+    pub(crate) fn opened(&self, desk: &Arc<Shared>) {
+        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(desk);
+    }
+
+    /// What the hold under way knows, if there is one.
+    pub(crate) fn desk(&self) -> Option<Arc<Shared>> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     pub(crate) fn held_under(&self, epoch: Epoch) {

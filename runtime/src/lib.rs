@@ -51,5 +51,6 @@ pub use deedbook_journal::{
     id::{StoreTime, ThreadId},
     limits::ValueLimits,
     row::{Row, Status},
+    turn::Waits,
     value::Secret,
 };

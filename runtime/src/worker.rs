@@ -12,7 +12,7 @@ use std::{
 use deedbook_journal::{
     checkpointer::{Claim, Filter, Lease, StoreError},
     history::End,
-    id::{Epoch, StoreTime, ThreadId},
+    id::{Epoch, Position, StoreTime, ThreadId},
     row::{Row, Status},
 };
 use tokio::{
@@ -97,6 +97,14 @@ impl Worker {
     /// What the thread was begun with, if it is loaded and was begun here.
     pub(crate) fn begun(&self, thread: &ThreadId) -> Option<Begin> {
         self.state().loaded.get(thread).and_then(|l| l.control.begin.clone())
+    }
+
+    /// Whether the code of the thread, if it is loaded, was given what a person said of the step
+    /// opened at this position.
+    pub(crate) fn was_given(&self, thread: &ThreadId, opened: Position) -> bool {
+        let control = self.state().loaded.get(thread).map(|l| l.control.clone());
+        let desk = control.and_then(|control| control.desk());
+        desk.is_some_and(|desk| desk.lock().history.was_given(opened))
     }
 
     /// Resolves when the first record of a thread that is loaded is durable, or when it is loaded

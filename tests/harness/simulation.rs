@@ -60,6 +60,8 @@ pub struct Simulation<W: Workflow> {
     pub durable: Arc<Mutex<Durable>>,
     /// Whether doubts are settled as a person would who knows the truth.
     pub settles_doubts: bool,
+    /// Whether the person first says every other time something that the code cannot read.
+    pub misspeaks: bool,
     /// Once in so many rounds time passes though something else could happen; 0 for never.
     pub impatience: u64,
     /// Whether appends take time.
@@ -93,6 +95,7 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
             random: Random::new(!seed),
             durable,
             settles_doubts: false,
+            misspeaks: false,
             impatience: 0,
             gated: true,
             settled: Vec::new(),
@@ -317,7 +320,11 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
             let key = key.as_deref().unwrap_or_default();
             self.world.arrive_at_last(key);
             let answer = self.world.answer(key).filter(|_| self.world.landed(key) > 0);
+            let misspeaks = self.misspeaks && doubt != Doubt::Unreadable;
             let resolution = match answer {
+                Some(_) if misspeaks && self.random.once_in(2) => {
+                    Resolution::happened("it did, trust me").expect("a text")
+                }
                 Some(answer) => Resolution::happened(&answer).expect("a number"),
                 None => Resolution::did_not_happen(),
             };

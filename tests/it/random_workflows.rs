@@ -296,6 +296,7 @@ fn simulation(seed: u64, program: &Program) -> Simulation<Interpreter> {
         counts: counts.clone(),
     });
     simulation.settles_doubts = true;
+    simulation.misspeaks = true;
     simulation.gated = !seed.is_multiple_of(3);
     let visitor = visitor(program, simulation.durable.clone());
     simulation.visitor(visitor)

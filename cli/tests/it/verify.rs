@@ -17,6 +17,16 @@ fn about(kind: Kind, call: u64) -> Draft {
     done(call, "1").with(|h| h.kind = kind)
 }
 
+/// What `by` says became of the step that was opened first.
+fn word(verdict: &str, by: &str) -> Draft {
+    let draft = about(Kind::StepResolve, 1);
+    draft.with(|h| {
+        h.attempt = None;
+        h.verdict = Some(verdict.into());
+        h.by = Some(by.into());
+    })
+}
+
 #[test]
 fn records_that_break_the_rules_are_found() {
     let pay = || intent("pay", Policy::AtMostOnce);
@@ -39,6 +49,29 @@ fn records_that_break_the_rules_are_found() {
         ("a skipped attempt", vec![pay(), unknown(1, "timeout", None), again(1, 3)]),
         ("an attempt after the outcome", vec![pay(), done(1, "1"), again(1, 2)]),
         ("an outcome of another attempt", vec![pay(), done(1, "1").with(|h| h.attempt = Some(2))]),
+        (
+            "a second word of a probe",
+            vec![
+                pay(),
+                unknown(1, "timeout", None),
+                word("happened", "probe"),
+                word("failed", "a"),
+            ],
+        ),
+        (
+            "a second word once the code has gone on",
+            vec![
+                pay(),
+                unknown(1, "timeout", None),
+                word("happened", "user:a"),
+                intent("mail", Policy::Read),
+                word("happened", "user:b"),
+            ],
+        ),
+        (
+            "a word that nobody said",
+            vec![pay(), unknown(1, "timeout", None), word("unreadable", "")],
+        ),
         ("a second start", vec![done(1, "1").with(|h| h.kind = Kind::ThreadStart)]),
     ];
     for (what, drafts) in cases {
@@ -84,6 +117,19 @@ fn a_good_journal_is_consistent_and_says_what_was_not_checked() {
     );
     assert_eq!(book.json(&["verify", "t"])[0]["ok"], true);
     assert_eq!(book.run(&["verify", "missing"]).code, 1);
+    let said_again = vec![
+        intent("pay", Policy::AtMostOnce),
+        unknown(1, "timeout", None),
+        word("happened", "user:a"),
+        word("failed", "user:b"),
+        word("did_not_happen", "user:b"),
+        word("happened", "user:a"),
+        intent("mail", Policy::Read),
+        word("unreadable", ""),
+        word("happened", "user:a"),
+    ];
+    book.thread("u", Status::Running, said_again);
+    book.ok(&["verify", "u"]);
 }
 
 /// A record that says that a payload was erased.

@@ -131,10 +131,12 @@ pub enum Doubt {
     Poison,
     /// The probe could not tell, several times.
     ProbesExhausted,
+    /// What a person said to have happened cannot be read as the type that the code expects.
+    Unreadable,
 }
 
 impl Doubt {
-    const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Crash,
         Self::Timeout,
         Self::Panic,
@@ -145,6 +147,7 @@ impl Doubt {
         Self::Exhausted,
         Self::Poison,
         Self::ProbesExhausted,
+        Self::Unreadable,
     ];
 
     /// The word in records.
@@ -161,6 +164,7 @@ impl Doubt {
             Self::Exhausted => "exhausted",
             Self::Poison => "poison",
             Self::ProbesExhausted => "probes_exhausted",
+            Self::Unreadable => "unreadable",
         }
     }
 
@@ -184,6 +188,9 @@ impl fmt::Display for Doubt {
             Self::Exhausted => "all attempts are used up and at least one was ambiguous",
             Self::Poison => "several processes died while the body ran",
             Self::ProbesExhausted => "the probe could not tell, several times",
+            Self::Unreadable => {
+                "what a person said to have happened is no value of the type that the code expects"
+            }
         })
     }
 }
@@ -318,6 +325,9 @@ impl Call {
             AttemptEnd::Open => (Doubt::Crash, None),
             AttemptEnd::Ambiguous(why, due) => (*why, *due),
         };
+        if why == Doubt::Unreadable {
+            return Standing::Doubt(why);
+        }
         if self.crashes() >= POISON_CRASHES_MAX {
             return Standing::Doubt(Doubt::Poison);
         }

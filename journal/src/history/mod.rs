@@ -10,6 +10,7 @@ mod decide;
 mod divergence;
 mod ended;
 mod fold;
+mod said;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -58,6 +59,7 @@ pub struct History {
     kinds: HashMap<Name, IdentityKind>,
     signals: HashMap<Arc<str>, Vec<Signal>>,
     markers: HashMap<Arc<str>, bool>,
+    said: said::Said,
     cancelled: Option<Cancellation>,
     end: Option<End>,
 }
@@ -129,6 +131,7 @@ impl History {
             kinds: HashMap::new(),
             signals: HashMap::new(),
             markers: HashMap::new(),
+            said: said::Said::default(),
             cancelled: None,
             end: None,
         }
@@ -283,13 +286,22 @@ impl History {
         self.markers.get(name).copied()
     }
 
+    /// The recorded answers to `patched`, in this episode.
+    pub fn markers(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
+        self.markers.iter().map(|(name, answer)| (name, *answer))
+    }
+
     /// Where a step stands, by its recorded terms. When the code asks for nothing any more, for it
     /// is over or the thread is cancelled, no policy carries anything on by itself: whatever may
-    /// have had its effect is in doubt.
+    /// have had its effect is in doubt. But what a person said to have happened needs not be
+    /// readable any more: nobody reads it.
     #[must_use]
     pub fn standing(&self, call: &Call, now: StoreTime) -> Standing {
         let standing = call.standing(call.terms.as_ref(), self.live_from, now);
         match standing {
+            Standing::Doubt(Doubt::Unreadable) if self.code_is_over || self.cancelled() => {
+                Standing::Settled
+            }
             Standing::Settled | Standing::UnderWay | Standing::Doubt(_) => standing,
             _ if self.code_is_over || self.cancelled() => {
                 call.unanswered().map_or(standing, Standing::Doubt)

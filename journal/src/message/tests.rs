@@ -124,16 +124,38 @@ fn only_a_doubt_is_resolved_and_only_once() {
     assert_eq!(header.kind, Kind::MessageRefused);
     let header = taken(&mut thread, &resolve("pay#0", Verdict::DidNotHappen), Kind::StepResolve);
     assert_eq!((header.call, header.verdict.as_deref()), (Some(call), Some("did_not_happen")));
-    refused(&mut thread, &resolve("pay#0", happened()), "not in doubt");
     thread.put(thread.again(call));
     refused(&mut thread, &resolve("pay#0", happened()), "not in doubt");
     thread.put(thread.unknown(call, "timeout", None));
     taken(&mut thread, &resolve("pay#0", happened()), Kind::StepResolve);
+    // The code goes on.
+    thread.open("mail", &terms(Policy::Idempotent));
     for again in [happened(), Verdict::DidNotHappen, Verdict::Failed(Failure::new("x"))] {
         refused(&mut thread, &resolve("pay#0", again), "not in doubt");
     }
     let answer = &thread.history.opened_at(call).unwrap().outcome.as_ref().unwrap().answer;
     assert_eq!(*answer, crate::history::Answer::Value(encoded("r").into()));
+}
+
+#[test]
+fn a_person_may_say_otherwise_while_the_workflow_has_not_been_given_it() {
+    let mut thread = Thread::new();
+    let call = thread.open("pay", &terms(Policy::AtMostOnce));
+    thread.crash();
+    for verdict in [Verdict::DidNotHappen, happened(), Verdict::Failed(Failure::new("x"))] {
+        taken(&mut thread, &resolve("pay#0", verdict), Kind::StepResolve);
+    }
+    taken(&mut thread, &resolve("pay#0", happened()), Kind::StepResolve);
+    let answer = &thread.history.opened_at(call).unwrap().outcome.as_ref().unwrap().answer;
+    assert_eq!(*answer, crate::history::Answer::Value(encoded("r").into()));
+    thread.history.set_given(call);
+    refused(&mut thread, &resolve("pay#0", happened()), "the workflow was given what was said");
+    // That it did not happen is acted on by the next attempt.
+    let call = thread.open("mail", &terms(Policy::AtMostOnce));
+    thread.crash();
+    taken(&mut thread, &resolve("mail#0", Verdict::DidNotHappen), Kind::StepResolve);
+    thread.put(thread.again(call));
+    refused(&mut thread, &resolve("mail#0", happened()), "not in doubt");
 }
 
 #[test]

@@ -3,16 +3,23 @@
 use std::{sync::Arc, task::Waker, time::Duration};
 
 use deedbook_journal::{
-    history::{CallKind, Decision, Declared, Divergence, DivergenceKind, decide},
+    failure::Failure,
+    history::{
+        AttemptEnd, CallKind, Decision, Declared, Divergence, DivergenceKind, Doubt, decide,
+    },
     id::{Branch, Identity, Name, Position, StepId},
     policy::{
         Policy::{AtMostOnce, Reconcile},
         Terms,
     },
+    record::{Kind, Role},
     value,
 };
 
 use super::{Call, Desk, Identify, Making, Told, Trouble, Work};
+
+/// How much is kept of the reason why a value cannot be read: it may quote the value.
+const MISREAD_CHARS_MAX: usize = 300;
 
 impl Desk {
     /// Whether this is inside a poll of the workflow's future, and not in a task beside it.
@@ -179,7 +186,8 @@ impl Desk {
                 *self.delivered.entry(call.id.name.as_str().into()).or_insert(0) += 1;
             }
             self.turn.taken = true;
-            self.live.remove(&number);
+            self.taken = self.live.remove(&number).map(|call| (number, call));
+            self.given();
             return Told::Outcome(answer);
         }
         match call.work {
@@ -254,6 +262,56 @@ impl Desk {
 
     pub(crate) fn leave_body(&mut self) {
         self.in_body = None;
+    }
+
+    /// What a person said of a step stays said once the code was given it.
+    fn given(&mut self) {
+        let call = self.taken.as_ref().and_then(|(_, call)| self.recorded(call));
+        if let Some(call) = call.filter(|call| self.history.settled_by_person(call)) {
+            let opened = call.opened;
+            self.history.set_given(opened);
+        }
+    }
+
+    /// What a person said of the step whose outcome was taken last cannot be read as the type
+    /// that the code expects. If nothing was done because of it, the step is in doubt as before,
+    /// and asks on: says whether it is so.
+    pub(crate) fn misread(&mut self, number: u64, expected: &str, why: &str) -> bool {
+        let Some((taken, call)) = self.taken.take() else {
+            return false;
+        };
+        let recorded = self.recorded(&call);
+        let said = recorded.filter(|call| self.history.settled_by_person(call));
+        let Some(opened) = said.map(|call| call.opened) else {
+            return false;
+        };
+        let (_, position) = self.last_taken;
+        if taken != number || !self.nothing_follows(position) {
+            return false;
+        }
+        let why: String = why.chars().take(MISREAD_CHARS_MAX).collect();
+        let failure = Failure::new(format!("`{expected}`: {why}")).code("unreadable");
+        let draft = self.draft(Kind::StepResolve).with(|h| {
+            h.call = Some(opened);
+            h.verdict = Some("unreadable".into());
+        });
+        self.append_with(draft, Role::Error, &failure);
+        self.live.insert(number, Call { asked: true, ..call });
+        true
+    }
+
+    /// Whether the records tell of nothing that the code did after it was given the outcome at
+    /// this position: it was never given it then, as far as anybody can tell.
+    fn nothing_follows(&self, position: Position) -> bool {
+        if position >= self.history.live_from() {
+            return true;
+        }
+        let asked = self.history.markers().all(|(name, _)| self.patches.contains(name));
+        let dropped = self.live.values().any(|call| {
+            let last = self.recorded(call).and_then(|call| call.attempts.last());
+            last.is_some_and(|a| matches!(a.end, AttemptEnd::Ambiguous(Doubt::Dropped, _)))
+        });
+        self.unmade.is_empty() && asked && !dropped
     }
 
     /// The outcome of a call cannot be read as the type that the code expects.

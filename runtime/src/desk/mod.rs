@@ -10,7 +10,7 @@ mod ends;
 mod program;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     thread::ThreadId as OsThread,
@@ -89,6 +89,10 @@ pub(crate) struct Desk {
     in_body: Option<Arc<str>>,
     /// The call whose outcome was taken last, and the outcome's position.
     last_taken: (Arc<str>, Position),
+    /// That call itself, in case that it cannot read what it was given.
+    taken: Option<(u64, Call)>,
+    /// The changes that the code asked about.
+    patches: HashSet<Arc<str>>,
     /// Late bodies still running (timed out, kept for their evidence), and until when they keep
     /// the thread loaded.
     late: u32,
@@ -235,6 +239,8 @@ impl Desk {
             wakeups: None,
             in_body: None,
             last_taken: (Arc::default(), 0),
+            taken: None,
+            patches: HashSet::new(),
             late: 0,
             late_until: StoreTime(0),
             continues_with: None,

@@ -25,6 +25,8 @@ impl Desk {
         self.occurrences.clear();
         self.derivations.clear();
         self.delivered.clear();
+        self.taken = None;
+        self.patches.clear();
         self.turn = TurnMarks::default();
         self.torn_down = false;
     }
@@ -48,6 +50,7 @@ impl Desk {
     /// The answer to `patched(name)`.
     pub(crate) fn patched(&mut self, name: &str) -> bool {
         if let Some(recorded) = self.history.marker(name) {
+            self.patches.insert(name.into());
             return recorded;
         }
         if !self.may_speak(|| format!("`patched({name:?})`")) {
@@ -70,6 +73,7 @@ impl Desk {
             h.verdict = Some(if answer { "true" } else { "false" }.into());
         });
         self.append(draft);
+        self.patches.insert(name.into());
         answer
     }
 

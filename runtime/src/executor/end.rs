@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use deedbook_journal::{
     checkpointer::StoreError,
     failure::Failure,
+    history::Doubt,
     id::StoreTime,
     pen::Draft,
     record::{Kind, Role},
     row::{Row, Status},
-    turn::Blocked,
+    turn::{Blocked, Waits},
 };
 
 use super::{PARK_BEYOND, Report, Run, earlier, ended_early, open_doubts, parked_row, same_state};
@@ -43,10 +44,14 @@ impl Run {
     pub(super) fn parked(&self, row: Row) -> Report {
         if row.status == Status::InDoubt {
             let detail = row.detail.as_deref().unwrap_or_default();
-            let why = format!(
-                "a step is in doubt: {detail}; find out what happened and settle it with \
-                 `deedbook resolve`"
-            );
+            let what_to_do = match row.waits_for() {
+                Some(Waits::Doubt { doubt: Doubt::Unreadable, .. }) => {
+                    "settle it again with `deedbook resolve` and a value of that type, or cancel \
+                     the thread"
+                }
+                _ => "find out what happened and settle it with `deedbook resolve`",
+            };
+            let why = format!("a step is in doubt: {detail}; {what_to_do}");
             let error = Error::new(ErrorKind::InDoubt, why).thread(&self.thread);
             return Report::Blocked(row, error);
         }

@@ -169,6 +169,7 @@ impl Run {
         desk.begin(start.ok_or(StoreError::NoSuchThread)?, first);
         let cancelled = desk.history.cancelled();
         let shared = Shared::new(desk, control.wakeups.clone());
+        control.opened(&shared);
         let hosted = hosted.filter(|_| !cancelled);
         let root = hosted.clone().and_then(|hosted| root(hosted, &shared));
         Ok(Loaded::Run(Box::new(Self {

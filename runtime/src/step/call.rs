@@ -1,7 +1,7 @@
 //! The future of a step: drives the body, and is given the outcome.
 
 use std::{
-    any::Any,
+    any::{Any, type_name},
     future::Future,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -113,7 +113,7 @@ where
         this.state = State::Made(number);
         let told = this.shared.lock().ask(number, cx.waker());
         match told {
-            Told::Outcome(answer) => return this.deliver(answer),
+            Told::Outcome(answer) => return this.deliver(number, &answer),
             Told::Wait => {}
             Told::Start { attempt, operation } => this.start(number, attempt, operation),
             Told::Probe(operation) => {
@@ -143,10 +143,17 @@ where
     F: FnOnce(P::Operation) -> Fut + Clone + Send,
     Fut: Future<Output = Result<T, StepError>> + Send,
 {
-    fn deliver(&mut self, answer: Answer) -> Poll<Result<T>> {
+    fn deliver(&mut self, number: u64, answer: &Answer) -> Poll<Result<T>> {
+        let limits = self.shared.lock().limits;
+        let read = read::<T>(&self.shared, answer, &limits);
+        if let Err(DivergenceKind::Unreadable(why)) = &read
+            && self.shared.lock().misread(number, type_name::<T>(), why)
+        {
+            return Poll::Pending;
+        }
         self.stop_late();
         self.state = State::Over;
-        deliver(&self.shared, &answer)
+        delivered(&self.shared, read)
     }
 
     fn start(&mut self, number: u64, attempt: u32, operation: Option<Operation>) {
@@ -296,28 +303,38 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// Decodes an outcome for the workflow.
 pub(crate) fn deliver<T: DeserializeOwned>(shared: &Shared, answer: &Answer) -> Poll<Result<T>> {
-    let (limits, (call, at)) = {
-        let desk = shared.lock();
-        (desk.limits, desk.last_taken())
-    };
+    let limits = shared.lock().limits;
+    delivered(shared, read(shared, answer, &limits))
+}
+
+fn read<T: DeserializeOwned>(
+    shared: &Shared,
+    answer: &Answer,
+    limits: &ValueLimits,
+) -> Result<Result<T>, DivergenceKind> {
     let failed = |kind, bytes: &[u8]| {
+        let (call, _) = shared.lock().last_taken();
         let failure = value::decode(bytes, &ValueLimits::new());
         failure.map(|failure: Failure| WorkflowError::of_call(kind, &call, failure))
     };
     let read = match answer {
-        Answer::Value(bytes) => value::decode::<T>(bytes, &limits).map(Ok),
+        Answer::Value(bytes) => value::decode::<T>(bytes, limits).map(Ok),
         Answer::Failed(bytes) => failed(WorkflowErrorKind::StepFailed, bytes).map(Err),
         Answer::Unstored(bytes) => failed(WorkflowErrorKind::ResultNotStored, bytes).map(Err),
         Answer::Erased | Answer::Fired | Answer::Time(_) | Answer::Decided { .. } => {
-            shared.lock().unreadable(call.to_string(), DivergenceKind::Erased, at);
-            return Poll::Pending;
+            return Err(DivergenceKind::Erased);
         }
     };
+    read.map_err(|error| DivergenceKind::Unreadable(error.to_string()))
+}
+
+fn delivered<T>(shared: &Shared, read: Result<Result<T>, DivergenceKind>) -> Poll<Result<T>> {
     match read {
         Ok(result) => Poll::Ready(result),
-        Err(error) => {
-            let kind = DivergenceKind::Unreadable(error.to_string());
-            shared.lock().unreadable(call.to_string(), kind, at);
+        Err(kind) => {
+            let mut desk = shared.lock();
+            let (call, at) = desk.last_taken();
+            desk.unreadable(call.to_string(), kind, at);
             Poll::Pending
         }
     }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use deedbook::{ErrorKind, PolicyKind, Resolution, Status};
+use deedbook::{Context, Doubt, ErrorKind, PolicyKind, Resolution, Status, VirtualClock, Waits};
 use deedbook_journal::record::{Kind, Role};
-use harness::outside::{Does, Outside, Says};
+use harness::{
+    code::Code,
+    outside::{Does, Life, Outside, Says},
+};
 
 use super::{Once, Plan, Rig, T, plan};
 
@@ -187,4 +190,163 @@ async fn a_person_may_be_faster_than_a_probe() {
         assert_eq!(rig.result().await, result);
         assert_eq!(rig.life().count(T, Kind::StepResolve).await, 1);
     }
+}
+
+/// What a person says that is no number.
+fn no_number() -> Resolution {
+    Resolution::happened("r_17").unwrap()
+}
+
+#[tokio::test]
+async fn a_result_of_another_type_leaves_the_step_in_doubt_and_is_said_again() {
+    // Died in between or not, and settled again in every way.
+    let every = [
+        (Resolution::happened(&8_u32).unwrap(), Ok(8)),
+        (Resolution::did_not_happen(), Ok(9)),
+        (Resolution::failed("the account is closed"), Err("the account is closed")),
+    ];
+    for (second, wanted) in every {
+        for crashes in [false, true] {
+            let mut rig = in_doubt().await;
+            let waiting = rig.book().clone();
+            resolve(&rig, no_number()).await.unwrap();
+            let error = waiting.run::<Once>(T, plan(PolicyKind::AtMostOnce)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InDoubt, "{error}");
+            let error = error.to_string();
+            for part in ["pay#0", "`u32`", "r_17", "settle it again with `deedbook resolve`"] {
+                assert!(error.contains(part), "{part} in {error}");
+            }
+            if crashes {
+                rig.crash(Duration::from_secs(100_000)).await;
+            }
+            let row = rig.until(Status::InDoubt).await;
+            assert_eq!(row.open_doubts, 1);
+            let doubt = Waits::Doubt { step: "pay#0".into(), doubt: Doubt::Unreadable };
+            assert_eq!(row.waits_for(), Some(doubt));
+            assert_eq!(rig.outside.attempts(), [1], "nothing runs on the strength of it");
+            // And as often as it takes.
+            resolve(&rig, no_number()).await.unwrap();
+            resolve(&rig, second.clone()).await.unwrap();
+            if crashes {
+                rig.crash(Duration::from_secs(1)).await;
+            }
+            let ended = rig.life().until(T, wanted.map_or(Status::Failed, |_| Status::Done)).await;
+            assert_eq!(ended.open_doubts, 0);
+            let told = rig.book().wait::<Once>(T).await;
+            match (told, wanted) {
+                (Ok(told), Ok(wanted)) => assert_eq!(told, wanted),
+                (Err(told), Err(wanted)) => assert!(told.to_string().contains(wanted), "{told}"),
+                (told, wanted) => panic!("{told:?} {wanted:?}"),
+            }
+            let resolved = rig.life().records(T).await.into_iter();
+            let said: Vec<_> = resolved
+                .filter(|(h, _)| h.kind == Kind::StepResolve)
+                .map(|(h, _)| (h.by.is_some(), h.verdict.unwrap().to_string()))
+                .collect();
+            let word = |word: &str| (true, word.to_owned());
+            let unread = (false, "unreadable".to_owned());
+            assert_eq!(said[..4], [word("happened"), unread.clone(), word("happened"), unread]);
+            assert_eq!(said.len(), 5);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_another_type_does_not_keep_a_thread_from_being_cancelled() {
+    for crashes in [false, true] {
+        let mut rig = in_doubt().await;
+        resolve(&rig, no_number()).await.unwrap();
+        rig.until(Status::InDoubt).await;
+        if crashes {
+            rig.crash(Duration::from_secs(1)).await;
+        }
+        rig.book().cancel(T, "user:alice", "enough").await.unwrap();
+        let row = rig.until(Status::Cancelled).await;
+        assert_eq!(row.open_doubts, 0);
+    }
+}
+
+#[tokio::test]
+async fn the_later_of_two_words_holds_while_neither_was_given_to_the_workflow() {
+    let words = || [no_number(), Resolution::failed("no"), Resolution::happened(&8_u32).unwrap()];
+    for crashes in [false, true] {
+        let mut rig = in_doubt().await;
+        // Nothing else runs between these: the thread takes them in at once.
+        for word in words() {
+            rig.book().resolve(T, "pay#0", word, "user:alice", "looked").await.unwrap();
+        }
+        if crashes {
+            rig.crash(Duration::ZERO).await;
+        }
+        assert_eq!(rig.result().await, 8);
+        assert_eq!(rig.life().count(T, Kind::StepResolve).await, 3);
+        assert_eq!(rig.outside.attempts(), [1]);
+    }
+}
+
+/// Pays, with another branch beside it, and waits for a signal.
+async fn pay_and_wait(ctx: Context, outside: Outside) -> deedbook::Result<Vec<u32>> {
+    let (left, right) = (ctx.branch("left"), ctx.branch("right"));
+    let beside = async move {
+        if right.patched("beside") {
+            right.step("look").read().run(&(), async |_| Ok(())).await?;
+        }
+        Ok::<_, deedbook::WorkflowError>(())
+    };
+    let pay = left.step("pay").at_most_once().run(&(), async |op| outside.send(op).await);
+    let (paid, beside) = tokio::join!(pay, beside);
+    beside?;
+    Ok(vec![paid?, ctx.signal("go").await?])
+}
+
+#[tokio::test]
+async fn what_was_given_to_the_workflow_stays_given() {
+    let (clock, outside) = (VirtualClock::new(), Outside::that([Does::Hangs]));
+    let code = Code::new(&outside, pay_and_wait);
+    let hosted = code.clone();
+    let life = Life::first(&clock, |b| b.host(hosted)).await;
+    life.book.spawn::<Code>(T, ()).await.unwrap();
+    life.settle().await;
+    let hosted = code.clone();
+    let life = Life::after(life.crash(), &clock, |b| b.host(hosted)).await;
+    life.until(T, Status::InDoubt).await;
+    let say = async |life: &Life, word| {
+        let said = life.book.resolve(T, "left/pay#0", word, "user:alice", "looked").await;
+        life.settle().await;
+        said
+    };
+    let right = |n: u32| Resolution::happened(&n).unwrap();
+    say(&life, no_number()).await.unwrap();
+    assert_eq!(life.row(T).await.status, Status::InDoubt, "the other branch is no obstacle");
+    say(&life, right(5)).await.unwrap();
+    life.until(T, Status::Waiting).await;
+    // The workflow keeps its memory as long as it is loaded, and is parked by now: nothing was
+    // done because of what it was given, and nobody remembers.
+    say(&life, right(6)).await.unwrap();
+    life.book.signal(T, "go", &1_u32).await.unwrap();
+    assert_eq!(life.book.wait::<Code>(T).await.unwrap(), [6, 1]);
+}
+
+#[tokio::test]
+async fn a_word_after_what_was_given_is_refused_to_the_person_who_says_it() {
+    let (clock, outside) = (VirtualClock::new(), Outside::that([Does::Hangs]));
+    let code = Code::new(&outside, |ctx, outside| async move {
+        let paid = ctx.step("pay").at_most_once().run(&(), async |op| outside.send(op).await);
+        let paid = paid.await?;
+        let waited = ctx.step("wait").at_most_once();
+        waited.run(&paid, async |_| std::future::pending().await).await
+    });
+    let hosted = code.clone();
+    let life = Life::first(&clock, |b| b.host(hosted)).await;
+    life.book.spawn::<Code>(T, ()).await.unwrap();
+    life.settle().await;
+    let hosted = code.clone();
+    let life = Life::after(life.crash(), &clock, |b| b.host(hosted)).await;
+    life.until(T, Status::InDoubt).await;
+    let word = |n: u32| Resolution::happened(&n).unwrap();
+    life.book.resolve(T, "pay#0", word(5), "user:alice", "").await.unwrap();
+    life.settle().await;
+    let error = life.book.resolve(T, "pay#0", word(6), "user:alice", "").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("the workflow was given what was said"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::hash_map::Entry, time::Duration};
 
-use super::{Fold, bytes};
+use super::{Fold, bytes, failure};
 use crate::{
     history::{Answer, Attempt, AttemptEnd, Call, CallKind, Doubt, History, Outcome},
     id::{Epoch, Identity, IdentityKind, Position, StepId},
@@ -166,37 +166,68 @@ impl History {
     }
 
     pub(super) fn resolve(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let call = self.subject(header, CallKind::Step)?;
-        if call.outcome.is_some() {
+        let by_person = header.by.as_deref() != Some(PROBE);
+        let verdict = header.verdict.as_deref();
+        let opened = self.subject(header, CallKind::Step)?.opened;
+        if verdict == Some("unreadable") {
+            return self.not_given(header, payloads);
+        }
+        let number = self.number_at(opened);
+        let again = number
+            .and_then(|number| self.calls.get(number))
+            .is_some_and(|call| by_person && self.may_be_settled_again(call));
+        let call = self.subject_at(opened, CallKind::Step)?;
+        if call.outcome.is_some() && !again {
             return Err("the call is settled already");
         }
         let last = call.attempts.last_mut().ok_or("the step has no attempt")?;
         if under_way(last, header.epoch) {
             return Err("an attempt is still under way");
         }
-        match header.verdict.as_deref() {
-            Some("happened") => {
-                let answer = bytes(payloads, Role::Result).map_or(Answer::Erased, Answer::Value);
-                self.settle(header, CallKind::Step, answer)
-            }
-            Some("failed") => {
-                let answer = bytes(payloads, Role::Error).map_or(Answer::Erased, Answer::Failed);
-                self.settle(header, CallKind::Step, answer)
+        match verdict {
+            Some("happened" | "failed") => {
+                call.outcome = None;
+                let happened = verdict == Some("happened");
+                let role = if happened { Role::Result } else { Role::Error };
+                let answer = if happened { Answer::Value } else { Answer::Failed };
+                let answer = bytes(payloads, role).map_or(Answer::Erased, answer);
+                self.settle(header, CallKind::Step, answer)?;
             }
             Some("did_not_happen") => {
-                last.end = AttemptEnd::Cleared {
-                    by_person: header.by.as_deref() != Some(PROBE),
-                    died: last.end == AttemptEnd::Open,
-                };
-                Ok(())
+                let died = last.end == AttemptEnd::Open;
+                last.end = AttemptEnd::Cleared { by_person, died };
+                call.outcome = None;
+                self.unsettled.extend(number);
             }
-            Some("inconclusive") => {
+            Some("inconclusive") if call.outcome.is_none() => {
                 call.probes = call.probes.saturating_add(1);
                 call.probe_due = header.due;
-                Ok(())
+                return Ok(());
             }
-            _ => Err("it does not say what was found"),
+            _ => return Err("it does not say what was found"),
         }
+        if by_person {
+            self.said.say(opened, header.n, verdict != Some("did_not_happen"));
+        }
+        Ok(())
+    }
+
+    /// What a person said to have happened cannot be given to the code: the step is in doubt as
+    /// it was before.
+    fn not_given(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
+        let opened = header.call.unwrap_or_default();
+        let number = self.number_at(opened).ok_or("it is about a call that is not open")?;
+        let said = self.calls.get(number).is_some_and(|call| self.said.is_outcome(call));
+        if !said {
+            return Err("it is about nothing that a person said");
+        }
+        let call = self.subject_at(opened, CallKind::Step)?;
+        call.outcome = None;
+        end_attempt(call, AttemptEnd::Ambiguous(Doubt::Unreadable, None))?;
+        self.unsettled.insert(number);
+        let why = bytes(payloads, Role::Error).and_then(|bytes| failure(&bytes));
+        self.said.misread(opened, why.map(|why| why.message.into()));
+        Ok(())
     }
 
     pub(super) fn late(&mut self, header: &Header) -> Fold {

@@ -64,6 +64,7 @@ impl History {
             kind: header.kind.as_str().to_owned(),
             why,
         })?;
+        self.said.passed(header);
         self.next += 1;
         self.time = header.time;
         self.epoch = header.epoch;

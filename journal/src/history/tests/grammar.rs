@@ -257,6 +257,11 @@ fn g3_rule_7_a_step_is_settled_at_most_once() {
             let recorded = thread.history.opened_at(call).unwrap();
             assert_eq!(recorded.outcome.as_ref().unwrap().position, position);
             let answer = recorded.outcome.clone();
+            if first > 2 {
+                // What a person said holds once the code has gone on.
+                thread.open("mail", &terms(Policy::Idempotent));
+                thread.crash();
+            }
             for draft in [
                 thread.again(call),
                 thread.done(call),
@@ -276,9 +281,136 @@ fn g3_rule_7_a_step_is_settled_at_most_once() {
             let same = recorded.outcome.as_ref().map(|o| (o.position, o.answer.clone()));
             assert_eq!(same, answer.map(|o| (o.position, o.answer)));
             assert_eq!(recorded.late.len(), 1);
-            assert_eq!(thread.history.doubts(at(9999)).count(), 0);
+            let own = thread.history.doubts(at(9999)).filter(|(c, _)| c.opened == call);
+            assert_eq!(own.count(), 0);
         }
     }
+}
+
+/// A step whose process died, and what a person said of it.
+fn said(verdict: &str) -> (Thread, Position) {
+    let mut thread = Thread::new();
+    let call = thread.open("pay", &terms(Policy::AtMostOnce));
+    thread.crash();
+    thread.put(thread.resolve(call, verdict, "user:bob"));
+    (thread, call)
+}
+
+#[test]
+fn rule_7_what_a_person_said_can_be_said_otherwise_until_the_code_has_gone_on() {
+    for first in ["happened", "failed", "did_not_happen"] {
+        for second in ["happened", "failed", "did_not_happen"] {
+            let (mut thread, call) = said(first);
+            // What comes from elsewhere is no reason to think that the code has gone on.
+            thread.put(thread.signal("s", 1));
+            thread.crash();
+            let again = thread.put(thread.resolve(call, second, "user:eve"));
+            let recorded = thread.history.opened_at(call).unwrap();
+            let outcome = recorded.outcome.as_ref().map(|o| (o.position, o.answer.clone()));
+            match second {
+                "did_not_happen" => assert!(outcome.is_none()),
+                _ => assert_eq!(outcome.as_ref().unwrap().0, again, "{first} {second}"),
+            }
+            match (second, outcome) {
+                ("did_not_happen", _) => assert_eq!(thread.standing(call), Standing::Ready(2)),
+                ("happened", Some((_, answer))) => assert!(matches!(answer, Answer::Value(_))),
+                (_, Some((_, answer))) => assert!(matches!(answer, Answer::Failed(_))),
+                (_, None) => panic!("{first} {second}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn rule_7_every_decision_of_the_code_makes_what_a_person_said_final() {
+    type Act = fn(&Thread) -> Draft;
+    let acts: [Act; 7] = [
+        |t| t.opening("mail", &terms(Policy::Idempotent)),
+        |t| t.timer("nap", 200),
+        |t| t.approval("ok?"),
+        |t| t.draft(Kind::Clock).with(|h| h.place = Some(place("now"))),
+        |t| {
+            t.draft(Kind::Marker).with(|h| {
+                h.why = Some("patch:x".into());
+                h.verdict = Some("true".into());
+            })
+        },
+        |t| t.draft(Kind::ThreadContinue).payload(Role::Input, encoded(1)),
+        |t| t.draft(Kind::ThreadEnd).with(|h| h.verdict = Some("cancelled".into())),
+    ];
+    for (n, act) in acts.iter().enumerate() {
+        let (mut thread, call) = said("happened");
+        thread.put(act(&thread));
+        let again = thread.resolve(call, "failed", "user:eve");
+        assert!(thread.attempt(again).is_err(), "{n}");
+    }
+    // So does another step that the code dropped, for what was said or for something else.
+    let mut thread = Thread::new();
+    let call = thread.open("pay", &terms(Policy::AtMostOnce));
+    thread.crash();
+    let other = thread.open("mail", &terms(Policy::Idempotent));
+    thread.put(thread.resolve(call, "happened", "user:bob"));
+    thread.put(thread.unknown(other, "timeout", None));
+    let again = |t: &Thread| t.resolve(call, "failed", "user:eve");
+    assert!(thread.clone().attempt(again(&thread)).is_ok(), "an attempt's end is none of the code");
+    thread.put(thread.again(other));
+    thread.put(thread.unknown(other, "dropped", None));
+    assert!(thread.attempt(again(&thread)).unwrap_err().contains("settled already"));
+    // And what the run that holds the thread knows.
+    let (mut thread, call) = said("happened");
+    thread.history.set_given(call);
+    let again = thread.resolve(call, "failed", "user:eve");
+    assert!(thread.attempt(again).unwrap_err().contains("settled already"));
+    // What a probe found is final at once, and a probe has no second word.
+    for (first, second) in [("probe", "user:eve"), ("user:bob", "probe")] {
+        let mut thread = Thread::new();
+        let call = thread.open("pay", &terms(Policy::Reconcile));
+        thread.crash();
+        thread.put(thread.resolve(call, "happened", first));
+        let again = thread.resolve(call, "failed", second);
+        assert!(thread.attempt(again).unwrap_err().contains("settled already"), "{first}");
+    }
+}
+
+#[test]
+fn what_a_person_said_and_the_code_cannot_read_is_a_doubt_until_it_is_said_again() {
+    let unreadable = |thread: &Thread, call| {
+        let draft = thread.resolve(call, "unreadable", "deedbook");
+        draft.payload(Role::Error, encoded(Failure::new("`u32`: no number")))
+    };
+    for policy in [Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce] {
+        let mut thread = Thread::new();
+        let call = thread.open("pay", &terms(policy));
+        let nothing_said = unreadable(&thread, call);
+        assert!(thread.attempt(nothing_said).unwrap_err().contains("nothing that a person said"));
+        thread.crash();
+        thread.put(thread.resolve(call, "happened", "user:bob"));
+        // Whatever else the code did meanwhile.
+        thread.open("mail", &terms(Policy::Idempotent));
+        thread.put(unreadable(&thread, call));
+        assert_eq!(thread.standing(call), Standing::Doubt(Doubt::Unreadable), "{policy:?}");
+        let recorded = thread.history.opened_at(call).unwrap();
+        assert_eq!(thread.history.misread(recorded).map(|why| &**why), Some("`u32`: no number"));
+        assert_eq!(thread.history.doubts(at(9999)).count(), 1);
+        let twice = unreadable(&thread, call);
+        assert!(thread.attempt(twice).is_err());
+        // A thread that needs no value does not wait for one.
+        let mut cancelled = thread.clone();
+        cancelled.put(cancelled.draft(Kind::Marker).with(|h| h.why = Some("cancel".into())));
+        cancelled.crash();
+        let recorded = cancelled.history.opened_at(call).unwrap().clone();
+        let standing = cancelled.history.standing(&recorded, at(cancelled.now));
+        assert_eq!(standing, Standing::Settled);
+        thread.put(thread.resolve(call, "happened", "user:bob"));
+        assert_eq!(thread.standing(call), Standing::Settled);
+        assert_eq!(thread.history.doubts(at(9999)).count(), 0);
+    }
+    // What a body returned is the code's own.
+    let mut thread = Thread::new();
+    let call = thread.open("pay", &terms(Policy::Idempotent));
+    thread.put(thread.done(call));
+    let own = unreadable(&thread, call);
+    assert!(thread.attempt(own).is_err());
 }
 
 #[test]

@@ -194,14 +194,14 @@ proptest! {
         for _ in 0..20 {
             let kind = Kind::ALL[usize::from(next(34))].clone();
             let words = ["", "terminal", "happened", "granted", "patch:x", "cancel", "done",
-                "did_not_happen", "inconclusive", "timeout", "true"];
+                "did_not_happen", "inconclusive", "timeout", "true", "unreadable"];
             let header = |h: &mut Header| {
                 h.call = Some(u64::from(next(12))).filter(|n| *n < 9);
                 h.attempt = [None, Some(0), Some(1), Some(2), Some(u32::MAX)][usize::from(next(5))];
                 h.attempts_max = [None, Some(0), Some(1), Some(u32::MAX)][usize::from(next(4))];
-                let why = words[usize::from(next(11))];
+                let why = words[usize::from(next(12))];
                 h.why = Some(why.into()).filter(|_| !why.is_empty());
-                h.verdict = Some(words[usize::from(next(11))].into());
+                h.verdict = Some(words[usize::from(next(12))].into());
                 h.policy = Policy::from_word(
                     ["read", "idempotent", "reconcile", "at_most_once", "-"][usize::from(next(5))]);
                 h.key = Some("k".into()).filter(|_| next(3) > 0);
