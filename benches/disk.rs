@@ -1,6 +1,7 @@
 //! The seam under the embedded home, counted.
 
 use std::{
+    ffi::OsString,
     io,
     path::Path,
     sync::{
@@ -118,6 +119,10 @@ impl Disk for CountingDisk {
         RealDisk.remove(path)
     }
 
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        RealDisk.list(path)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         RealDisk.sync_dir(path)
     }
@@ -150,6 +155,10 @@ impl DiskFile for CountingFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         self.file.try_lock()
+    }
+
+    fn names(&self) -> io::Result<u64> {
+        self.file.names()
     }
 
     fn device_and_inode(&self) -> io::Result<(u64, u64)> {

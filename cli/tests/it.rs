@@ -11,6 +11,7 @@ mod it {
     mod docs;
     mod export;
     mod key;
+    mod leftovers;
     mod look;
     mod streams;
     mod verify;

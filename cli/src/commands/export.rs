@@ -1,9 +1,13 @@
 //! `export`: every record, exactly, as JSON lines.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, BufWriter, IsTerminal, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -25,6 +29,8 @@ use crate::{
 
 /// After how many records progress is shown.
 const PROGRESS_EVERY: u64 = 1000;
+/// How often a file aside is made anew that others tidied away before it was locked.
+const MAKES_MAX: usize = 64;
 
 pub(crate) async fn run(
     args: &Export,
@@ -180,6 +186,54 @@ fn json_line<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
     Ok(crate::out::safe_json(&serde_json::to_string(value)?) + "\n")
 }
 
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the file aside and locks it for as long as it is open, so that others see that somebody
+/// is at work on it.
+fn make(aside: &Path) -> io::Result<File> {
+    for _ in 0..MAKES_MAX {
+        let file = File::options().write(true).create_new(true).mode(0o600).open(aside)?;
+        // Until it is locked, it looks to others like one that was left behind.
+        if file.try_lock().is_ok() && file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+        let _ = fs::remove_file(aside);
+    }
+    Err(io::Error::other("others remove it again and again"))
+}
+
+/// Removes what exports to this file have left that were killed; the next one may have the number
+/// of the same process. Whatever cannot be looked at or removed stays.
+fn tidy(path: &Path, name: &OsStr) {
+    let Ok(entries) = fs::read_dir(folder(path)) else {
+        return;
+    };
+    for entry in entries.flatten().filter(|entry| is_part(&entry.file_name(), name)) {
+        let regular = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let left = path.with_file_name(entry.file_name());
+        let open = File::open(&left).ok().filter(|_| regular);
+        // The lock is held until the name is gone.
+        if let Some(file) = open
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(&left);
+        }
+    }
+}
+
+/// Whether an export to the file `name` may have this file aside.
+fn is_part(found: &OsStr, name: &OsStr) -> bool {
+    let digits = found
+        .as_bytes()
+        .strip_prefix(b".")
+        .and_then(|rest| rest.strip_prefix(name.as_bytes()))
+        .and_then(|rest| rest.strip_prefix(b"."))
+        .and_then(|rest| rest.strip_suffix(b".part"));
+    digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+}
+
 /// A file that gets its name when it is complete and durable.
 struct Aside {
     file: Option<BufWriter<File>>,
@@ -209,12 +263,12 @@ impl Aside {
                 "{shown} is there already; name another file, or use --force"
             )));
         }
-        let mut aside_name = std::ffi::OsString::from(".");
+        tidy(path, name);
+        let mut aside_name = OsString::from(".");
         aside_name.push(name);
         aside_name.push(format!(".{}.part", std::process::id()));
         let aside = path.with_file_name(aside_name);
-        let file = File::options().write(true).create_new(true).mode(0o600).open(&aside);
-        let file = file.map_err(|e| {
+        let file = make(&aside).map_err(|e| {
             Failure::new(format!("cannot make {}: {e}", safe(&aside.to_string_lossy())))
         })?;
         Ok(Self {
@@ -247,8 +301,7 @@ impl Aside {
             let path = safe(&self.path.to_string_lossy());
             Failure::new(format!("cannot give the export its name {path}: {e}"))
         })?;
-        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        File::open(folder(&self.path))?.sync_all()?;
         Ok(())
     }
 }

@@ -1,12 +1,9 @@
 //! Making a journal: aside, complete and durable, and only then under its name.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
 use super::{
+    aside,
     backend::{Backend, Gate},
     core::{Core, Fault, guarded},
     disk::DiskFile,
@@ -15,18 +12,18 @@ use super::{
     options::CreateOptions,
     tables::{self, EXTENTS, GENESIS, LOG, META, POSTED, STATE, Settled, THREADS},
 };
-use crate::{checkpointer::StoreIdentity, hex};
+use crate::checkpointer::StoreIdentity;
 
 /// Makes the journal and opens it. The lock is held from before it has its name.
 pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, CreateError> {
     let disk = &*options.open.disk;
     let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
+    aside::tidy(disk, path, None);
     if std::fs::symlink_metadata(path).is_ok() {
         return Err(CreateError::AlreadyExists { path: path.into() });
     }
     let identity = identity(options).map_err(io("get random bytes for it"))?;
-    let aside = aside(path).map_err(io("choose a name aside of it"))?;
-    let file = disk.create_new(&aside).map_err(io("make a file aside of it"))?;
+    let (aside, file) = aside::make(disk, path).map_err(io("make a file aside of it"))?;
     let made = build(path, &file, &identity).and_then(|()| {
         disk.link(&aside, path).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => CreateError::AlreadyExists { path: path.into() },
@@ -39,8 +36,7 @@ pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, Creat
     if let Err(error) = removed {
         tracing::warn!(left = %aside.display(), %error, "a name aside could not be removed");
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    disk.sync_dir(folder.unwrap_or(Path::new("."))).map_err(io("make its name durable"))?;
+    disk.sync_dir(aside::folder(path)).map_err(io("make its name durable"))?;
     open::open_file(path, file, &options.open)
         .map_err(|source| CreateError::Open { path: path.into(), source })
 }
@@ -52,9 +48,6 @@ fn build(
     identity: &StoreIdentity,
 ) -> Result<(), CreateError> {
     let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
-    if !file.try_lock().map_err(io("lock it"))? {
-        return Err(io("lock it")(io::Error::other("somebody opened the new file")));
-    }
     let gate = Gate::new(Arc::clone(file));
     gate.release().map_err(io("write it"))?;
     let written = guarded(|| {
@@ -84,7 +77,7 @@ fn build(
 }
 
 #[expect(clippy::disallowed_methods, reason = "an identity is made of fresh randomness")]
-fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(super) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;
     Ok(bytes)
@@ -96,14 +89,4 @@ fn identity(options: &CreateOptions) -> io::Result<StoreIdentity> {
         namespace: options.namespace.map_or_else(random, Ok)?,
         secret: options.secret.map_or_else(random, Ok)?,
     })
-}
-
-/// A fresh name in the same folder.
-fn aside(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name();
-    let name = name.ok_or_else(|| io::Error::other("the path names no file"))?;
-    let mut aside = std::ffi::OsString::from(".");
-    aside.push(name);
-    aside.push(format!(".{}.new", hex::encode(&random::<8>()?)));
-    Ok(path.with_file_name(aside))
 }

@@ -4,6 +4,7 @@
 //! both exercise the same code above it.
 
 use std::{
+    ffi::OsString,
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io,
@@ -39,6 +40,12 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// As the system says.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
 
     /// Makes the names in a directory durable.
     ///
@@ -94,6 +101,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug + 'static {
     /// As the system says.
     fn try_lock(&self) -> io::Result<bool>;
 
+    /// How many names it has; none once the last was removed.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn names(&self) -> io::Result<u64>;
+
     /// Device and inode, by which the lock's holder is found.
     ///
     /// # Errors
@@ -144,6 +157,10 @@ impl Disk for RealDisk {
         fs::remove_file(path)
     }
 
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
@@ -176,6 +193,10 @@ impl DiskFile for RealFile {
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn names(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.nlink())
     }
 
     fn device_and_inode(&self) -> io::Result<(u64, u64)> {

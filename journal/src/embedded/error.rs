@@ -31,7 +31,7 @@ pub enum CreateError {
         why: String,
     },
     /// The journal is there and complete, and could not be opened.
-    #[error("{}: was made, but cannot be opened: {source}", path.display())]
+    #[error("{source}; it was made all the same, so open it")]
     Open {
         /// The path.
         path: PathBuf,

@@ -1,6 +1,7 @@
 //! A disk that counts and fails: for tests of whatever stands on the embedded home.
 
 use std::{
+    ffi::OsString,
     io,
     path::Path,
     sync::{
@@ -183,6 +184,10 @@ impl Disk for CountingDisk {
         self.shared.plain(|| self.inner.remove(path))
     }
 
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.inner.list(path)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.shared.sync(|| self.inner.sync_dir(path))
     }
@@ -231,6 +236,10 @@ impl DiskFile for CountingFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         self.inner.try_lock()
+    }
+
+    fn names(&self) -> io::Result<u64> {
+        self.inner.names()
     }
 
     fn device_and_inode(&self) -> io::Result<(u64, u64)> {

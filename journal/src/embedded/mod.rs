@@ -14,6 +14,7 @@
 //! may have happened and [`StoreError::Failed`] if not. What a read finds damaged is
 //! [`StoreError::Damaged`] and leaves the rest readable.
 
+mod aside;
 mod backend;
 mod clock;
 mod code;

@@ -12,6 +12,7 @@ use std::{
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 
 use super::{
+    aside,
     backend::{Backend, Gate},
     clock::{StoreClock, monotonic},
     core::{Core, Fault, Opened, guarded},
@@ -46,6 +47,10 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Core, OpenError
         }
     })?;
     lock::acquire(path, &*file, options.wait)?;
+    // A maker that was killed right after it gave the journal its name left the other one.
+    if file.names().is_ok_and(|names| names > 1) {
+        aside::tidy(&*options.disk, path, Some(&*file));
+    }
     open_file(path, file, options)
 }
 
