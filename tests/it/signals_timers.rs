@@ -2,6 +2,7 @@
 //! waits that survive restarts and are never short (G12); and a parked thread is a row.
 
 use std::{
+    future::IntoFuture,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -379,4 +380,37 @@ async fn a_shutdown_parks_everything_and_the_next_start_resumes_it() {
     assert_eq!(outside.sent().len(), 4);
     assert_eq!(outside.keys(), 3);
     second.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_map_polls_the_items_that_were_woken_and_no_others() {
+    const ITEMS: u32 = 200;
+    let polls = Arc::new(AtomicU64::new(0));
+    let (clock, outside) = (VirtualClock::new(), Outside::default());
+    let counter = polls.clone();
+    let (life, _) = life(&clock, &outside, move |ctx, _| {
+        let polls = counter.clone();
+        async move {
+            ctx.map("each", 0..ITEMS, |ctx, n| {
+                let mut wait = ctx.signal::<u32>(&format!("s{n}")).into_future();
+                let polls = polls.clone();
+                std::future::poll_fn(move |cx| {
+                    polls.fetch_add(1, Ordering::Relaxed);
+                    wait.as_mut().poll(cx)
+                })
+            })
+            .await
+        }
+    })
+    .await;
+    life.book.spawn::<Code>("t", ()).await.unwrap();
+    life.settle().await;
+    // All at once, so that the thread is loaded once.
+    for n in (0..ITEMS).rev() {
+        life.book.signal("t", &format!("s{n}"), &n).await.unwrap();
+    }
+    let got = life.book.wait::<Code>("t").await.unwrap();
+    assert_eq!(got, (0..ITEMS).collect::<Vec<_>>());
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls < u64::from(ITEMS) * 8, "{polls} polls for {ITEMS} items");
 }

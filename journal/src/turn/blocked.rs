@@ -32,22 +32,41 @@ impl Blocked {
     /// most is said first: a doubt, then a message, then the earliest time.
     #[must_use]
     pub fn status(blocked: &[Self]) -> (Status, String) {
-        let rank = |b: &&Self| match b {
-            Self::Doubt(..) | Self::Misread(..) => (0, StoreTime(0)),
-            Self::Approval(_) => (1, StoreTime(0)),
-            Self::Signal(_) => (2, StoreTime(0)),
-            Self::Timer(_, at) | Self::Retry(_, at) | Self::Quiet(_, at) => (3, *at),
-        };
-        let Some(first) = blocked.iter().min_by_key(rank) else {
-            return (Status::Running, String::new());
-        };
-        let (status, what) = first.words();
-        let more = match blocked.len().saturating_sub(1) {
+        match blocked.iter().min_by_key(|b| b.rank()) {
+            Some(first) => first.status_with(blocked.len() - 1),
+            None => (Status::Running, String::new()),
+        }
+    }
+
+    /// The status of a thread that waits for this first, and for so much more.
+    #[must_use]
+    pub fn status_with(&self, more: usize) -> (Status, String) {
+        let (status, what) = self.words();
+        let more = match more {
             // A name that looks like a count of further ones is not to be taken for it.
             0 if without_more(&what) == what => String::new(),
             more => format!(" (and {more} more)"),
         };
         (status, what + &more)
+    }
+
+    /// What comes first: the lowest.
+    pub(super) fn rank(&self) -> (u8, StoreTime) {
+        match self {
+            Self::Doubt(..) | Self::Misread(..) => (0, StoreTime(0)),
+            Self::Approval(_) => (1, StoreTime(0)),
+            Self::Signal(_) => (2, StoreTime(0)),
+            Self::Timer(_, at) | Self::Retry(_, at) | Self::Quiet(_, at) => (3, *at),
+        }
+    }
+
+    /// When it is over by itself.
+    #[must_use]
+    pub fn until(&self) -> Option<StoreTime> {
+        match self {
+            Self::Timer(_, at) | Self::Retry(_, at) | Self::Quiet(_, at) => Some(*at),
+            Self::Doubt(..) | Self::Misread(..) | Self::Approval(_) | Self::Signal(_) => None,
+        }
     }
 
     fn words(&self) -> (Status, String) {

@@ -1,10 +1,6 @@
 //! The executor's side: what is live, what is offered, and what acts append.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use deedbook_journal::{
     history::{self, Answer, CallKind, Declared},
@@ -12,36 +8,38 @@ use deedbook_journal::{
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     policy,
     record::{Kind, Role},
-    turn::{Act, Live},
+    turn::{Act, Next, View},
 };
 
 use super::{Call, Desk, Work, place, wake};
 use crate::operation::Operation;
 
 impl Desk {
-    /// The live calls, for [`deedbook_journal::turn::next`].
-    pub(crate) fn live(&self) -> (Vec<u64>, Vec<Live<'_>>) {
-        let live = self.live.iter().map(|(number, call)| {
-            let declared = Declared {
+    /// Decides what the thread does next.
+    pub(crate) fn next(&mut self) -> Next {
+        let Self { queue, live, history, unmade, delivered, now, .. } = self;
+        let declared = |number: u64| {
+            let call = live.get(&number)?;
+            Some(Declared {
                 kind: call.kind,
                 id: &call.id,
                 terms: call.terms.as_ref(),
                 // Compared when the call was made.
                 args: None,
                 redact: &[],
-            };
-            let busy = !matches!(call.work, Work::Idle);
-            (*number, Live { declared, asked: call.asked, busy })
-        });
-        live.unzip()
+            })
+        };
+        queue.next(&View {
+            history,
+            declared: &declared,
+            first_unmade: unmade.first().copied(),
+            delivered,
+            now: *now,
+        })
     }
 
     pub(crate) fn first_unmade(&self) -> Option<Position> {
         self.unmade.first().copied()
-    }
-
-    pub(crate) fn delivered(&self) -> &HashMap<Arc<str>, usize> {
-        &self.delivered
     }
 
     /// Offers a call its outcome, and wakes its future.
@@ -62,19 +60,25 @@ impl Desk {
         if let Some(call) = self.live.get_mut(&number) {
             call.offer = answer;
             wake(call);
+            self.offered = Some(number);
         }
     }
 
-    /// Withdraws offers that were not taken.
+    /// Withdraws the offer if it was not taken.
     pub(crate) fn withdraw(&mut self) {
-        for call in self.live.values_mut().filter(|c| c.offer.is_some()) {
+        let Some(number) = self.offered.take() else {
+            return;
+        };
+        if let Some(call) = self.live.get_mut(&number).filter(|call| call.offer.is_some()) {
             call.offer = None;
             call.asked = false;
+            self.queue.set_asked(number, false);
         }
     }
 
     /// Appends what an act needs. Says whether the batch must be waited for.
-    pub(crate) fn act(&mut self, act: &Act, number: u64) {
+    pub(crate) fn act(&mut self, act: &Act) {
+        let number = act.call();
         match act {
             Act::Open(_) => self.open(number),
             Act::Start { attempt, .. } => self.start(number, *attempt),
@@ -171,51 +175,85 @@ impl Desk {
 
     pub(super) fn grant(&mut self, number: u64, work: Work) {
         let durable = self.durable;
-        if let Some(call) = self.live.get_mut(&number) {
-            let ready = matches!(&work, Work::Granted { needs, .. } if durable >= *needs);
-            call.work = work;
-            if ready {
-                wake(call);
+        let ready = matches!(&work, Work::Granted { needs, .. } if durable >= *needs);
+        self.set_work(number, work);
+        if let Some(call) = self.live.get(&number).filter(|_| ready) {
+            wake(call);
+        }
+    }
+
+    /// Says what is being done about a call, and gives what was.
+    pub(super) fn set_work(&mut self, number: u64, work: Work) -> Work {
+        let Some(call) = self.live.get_mut(&number) else {
+            return Work::Idle;
+        };
+        match &work {
+            Work::Idle => {}
+            Work::Granted { needs, .. } => {
+                self.granted.insert((*needs, number));
+            }
+            Work::Running { deadline, .. } => {
+                self.deadlines.insert((*deadline, number));
+                self.running += 1;
             }
         }
+        self.queue.set_busy(number, !matches!(work, Work::Idle));
+        let before = std::mem::replace(&mut call.work, work);
+        match &before {
+            Work::Idle => {}
+            Work::Granted { needs, .. } => {
+                self.granted.remove(&(*needs, number));
+            }
+            Work::Running { deadline, .. } => {
+                self.deadlines.remove(&(*deadline, number));
+                self.running -= 1;
+            }
+        }
+        before
+    }
+
+    /// The call was given its outcome, or dropped.
+    pub(super) fn forget(&mut self, number: u64) -> Option<Call> {
+        self.set_work(number, Work::Idle);
+        self.queue.remove(number);
+        self.live.remove(&number)
     }
 
     /// More is durable: grants that waited for it may begin.
     pub(crate) fn made_durable(&mut self, durable: Position) {
         self.durable = durable;
-        for call in self.live.values() {
-            if matches!(&call.work, Work::Granted { needs, .. } if durable >= *needs) {
-                wake(call);
-            }
+        let later = self.granted.split_off(&(durable.saturating_add(1), 0));
+        let ready = std::mem::replace(&mut self.granted, later);
+        for call in ready.iter().filter_map(|(_, number)| self.live.get(number)) {
+            wake(call);
         }
     }
 
     /// Ends bodies whose time is over, and says when the next one's is.
     pub(crate) fn expire(&mut self) -> Option<StoreTime> {
-        let mut next: Option<StoreTime> = None;
-        for call in self.live.values_mut() {
-            if let Work::Running { deadline, expired, .. } = &mut call.work {
-                if *deadline <= self.now {
+        while let Some((deadline, number)) = self.deadlines.first().copied() {
+            if deadline > self.now {
+                return Some(deadline);
+            }
+            self.deadlines.remove(&(deadline, number));
+            if let Some(call) = self.live.get_mut(&number) {
+                if let Work::Running { expired, .. } = &mut call.work {
                     *expired = true;
-                    if let Some(waker) = &call.waker {
-                        waker.wake_by_ref();
-                    }
-                } else {
-                    next = Some(next.map_or(*deadline, |n| n.min(*deadline)));
                 }
+                wake(call);
             }
         }
-        next
+        None
     }
 
     /// Whether a body or a probe has begun and not ended.
     pub(crate) fn running(&self) -> bool {
-        self.live.values().any(|c| matches!(c.work, Work::Running { .. }))
+        self.running > 0
     }
 
     /// Whether a body or a probe was granted and has not ended.
     pub(crate) fn at_work(&self) -> bool {
-        self.live.values().any(|c| !matches!(c.work, Work::Idle))
+        self.queue.is_busy()
     }
 
     /// Until when the thread stays loaded for a timed-out body that is still running.

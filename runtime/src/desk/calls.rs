@@ -88,6 +88,7 @@ impl Desk {
             Identify::Arguments { canonical, .. } => Some(canonical),
             Identify::Positional | Identify::Key(_) => None,
         };
+        self.queue.make(number, making.kind, &id);
         let call = Call {
             kind: making.kind,
             id,
@@ -131,13 +132,9 @@ impl Desk {
         branch: &Branch,
         name: Name,
     ) -> Option<StepId> {
-        let twin = self.live.values().find(|c| {
-            kind != CallKind::Signal
-                && c.kind == kind
-                && c.id.name == name
-                && c.id.branch == *branch
-                && matches!(c.id.identity, Identity::Positional { .. })
-        });
+        let place = (kind, branch.clone(), name.clone());
+        let (occurrence, last) = self.occurrences.get(&place).copied().unwrap_or((0, u64::MAX));
+        let twin = self.live.get(&last).filter(|_| kind != CallKind::Signal);
         if let Some(twin) = twin {
             let why = format!(
                 "{} {name:?} is called again while {} is undelivered, so the two could swap their \
@@ -150,9 +147,8 @@ impl Desk {
             return None;
         }
         let episode = self.history.episode();
-        let counter = self.occurrences.entry((kind, branch.clone(), name.clone())).or_insert(0);
-        let occurrence = *counter;
-        *counter += 1;
+        // The call gets this number at once.
+        self.occurrences.insert(place, (occurrence + 1, self.made));
         Some(StepId::positional(episode, branch.clone(), name, occurrence))
     }
 
@@ -167,7 +163,10 @@ impl Desk {
         let Some(call) = self.live.get_mut(&number) else {
             return Told::Wait;
         };
-        call.asked = true;
+        if !call.asked {
+            call.asked = true;
+            self.queue.set_asked(number, true);
+        }
         match &mut call.waker {
             Some(known) => known.clone_from(waker),
             None => call.waker = Some(waker.clone()),
@@ -186,7 +185,7 @@ impl Desk {
                 *self.delivered.entry(call.id.name.as_str().into()).or_insert(0) += 1;
             }
             self.turn.taken = true;
-            self.taken = self.live.remove(&number).map(|call| (number, call));
+            self.taken = self.forget(number).map(|call| (number, call));
             self.given();
             return Told::Outcome(answer);
         }
@@ -205,25 +204,25 @@ impl Desk {
     /// Everything that a granted call waited for is durable.
     pub(super) fn begin_work(&mut self, number: u64) -> Told {
         let too_late = self.too_late(number);
-        let Some(call) = self.live.get_mut(&number) else {
+        let Some(call) = self.live.get(&number) else {
             return Told::Wait;
         };
-        match std::mem::replace(&mut call.work, Work::Idle) {
+        let timeout = call.terms.map_or(Duration::MAX, |t| t.timeout);
+        match self.set_work(number, Work::Idle) {
             Work::Granted { attempt, probe: false, .. } if too_late => {
                 self.not_started(number, attempt);
                 Told::Wait
             }
             Work::Granted { operation, attempt, probe, .. } => {
-                let timeout = call.terms.map_or(Duration::MAX, |t| t.timeout);
                 let deadline = self.now.after(timeout);
-                call.work = Work::Running { attempt, probe, deadline, expired: false };
+                self.set_work(number, Work::Running { attempt, probe, deadline, expired: false });
                 match operation {
                     Some(operation) if probe => Told::Probe(operation),
                     operation => Told::Start { attempt, operation },
                 }
             }
             work => {
-                call.work = work;
+                self.set_work(number, work);
                 Told::Wait
             }
         }
@@ -296,6 +295,8 @@ impl Desk {
             h.verdict = Some("unreadable".into());
         });
         self.append_with(draft, Role::Error, &failure);
+        self.queue.make(number, call.kind, &call.id);
+        self.queue.set_asked(number, true);
         self.live.insert(number, Call { asked: true, ..call });
         true
     }

@@ -211,7 +211,7 @@ impl Desk {
                 self.not_started(number, attempt);
             }
         }
-        self.live.remove(&number);
+        self.forget(number);
     }
 
     /// Records the bodies that are still running as unknown: the thread is cancelled.
@@ -223,10 +223,7 @@ impl Desk {
             .map(|(number, _)| *number)
             .collect();
         for number in running {
-            let Some(call) = self.live.get_mut(&number) else {
-                continue;
-            };
-            let (attempt, entered) = match std::mem::replace(&mut call.work, Work::Idle) {
+            let (attempt, entered) = match self.set_work(number, Work::Idle) {
                 Work::Running { attempt, probe: false, .. } => (attempt, true),
                 Work::Granted { attempt, probe: false, .. } => (attempt, false),
                 _ => continue,
@@ -254,9 +251,7 @@ impl Desk {
             })
             .collect();
         for (number, attempt) in granted {
-            if let Some(call) = self.live.get_mut(&number) {
-                call.work = Work::Idle;
-            }
+            self.set_work(number, Work::Idle);
             self.not_started(number, attempt);
         }
     }
@@ -265,11 +260,10 @@ impl Desk {
     /// call is idle from now on.
     pub(super) fn attempt_of(&mut self, number: u64) -> Option<(Position, u32)> {
         let opened = self.live.get(&number).and_then(|c| self.opened(c))?;
-        let call = self.live.get_mut(&number)?;
-        match std::mem::replace(&mut call.work, Work::Idle) {
+        match self.set_work(number, Work::Idle) {
             Work::Running { attempt, .. } => Some((opened, attempt)),
             work => {
-                call.work = work;
+                self.set_work(number, work);
                 None
             }
         }

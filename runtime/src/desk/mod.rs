@@ -25,7 +25,8 @@ use deedbook_journal::{
     limits::ValueLimits,
     pen::{Draft, Pen},
     policy::Terms,
-    record::{Kind, Place, Record, Role},
+    record::{Header, Kind, Place, Record, Role},
+    turn::Queue,
     value,
 };
 use serde::Serialize;
@@ -73,7 +74,17 @@ pub(crate) struct Desk {
     /// Calls that were made and not given their outcome, by the order in which they were made.
     live: BTreeMap<u64, Call>,
     made: u64,
-    occurrences: HashMap<(CallKind, Branch, Name), u32>,
+    /// The same calls, sorted by what they need.
+    queue: Queue,
+    /// The call that was offered its outcome.
+    offered: Option<u64>,
+    /// Granted calls, by what has to be durable before they begin.
+    granted: BTreeSet<(Position, u64)>,
+    /// Running bodies and probes whose time is not over, by when it is.
+    deadlines: BTreeSet<(StoreTime, u64)>,
+    running: usize,
+    /// How often a place was called, and the last call of it.
+    occurrences: HashMap<(CallKind, Branch, Name), (u32, u64)>,
     derivations: HashMap<(Branch, String), u32>,
     /// Loaded records that open a call which the code has not made yet.
     unmade: BTreeSet<Position>,
@@ -139,6 +150,7 @@ struct Call {
     asked: bool,
     waker: Option<Waker>,
     offer: Option<(Answer, Position)>,
+    /// Changed by [`Desk::set_work`] only.
     work: Work,
 }
 
@@ -230,6 +242,11 @@ impl Desk {
             consumes: Vec::new(),
             live: BTreeMap::new(),
             made: 0,
+            queue: Queue::default(),
+            offered: None,
+            granted: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            running: 0,
             occurrences: HashMap::new(),
             derivations: HashMap::new(),
             unmade,
@@ -273,8 +290,18 @@ impl Desk {
             self.trouble(Trouble::Misused(format!("deedbook wrote a wrong record: {error}")));
             return position;
         }
+        self.noticed(&header);
         self.pending.push(record);
         position
+    }
+
+    /// A record was appended: what it is about is looked at again.
+    fn noticed(&mut self, header: &Header) {
+        if let (Kind::Signal, Some(name)) = (&header.kind, &header.why) {
+            self.queue.signalled(name);
+        } else if let Some(call) = self.history.opened_at(header.call.unwrap_or(header.n)) {
+            self.queue.recorded(call.kind, &call.id);
+        }
     }
 
     fn draft(&self, kind: Kind) -> Draft {

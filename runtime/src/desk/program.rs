@@ -7,6 +7,7 @@ use deedbook_journal::{
     id::{Branch, Position},
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     record::{Kind, Role},
+    turn::Queue,
 };
 
 use super::{Desk, TurnMarks};
@@ -22,6 +23,11 @@ impl Desk {
         });
         self.append(draft.payload(Role::Input, input));
         self.live.clear();
+        self.queue = Queue::default();
+        self.offered = None;
+        self.granted.clear();
+        self.deadlines.clear();
+        self.running = 0;
         self.occurrences.clear();
         self.derivations.clear();
         self.delivered.clear();

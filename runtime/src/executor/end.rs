@@ -90,7 +90,7 @@ impl Run {
         let desk = self.shared.lock();
         let doubts = desk.doubts();
         let blocked: Vec<_> = doubts.into_iter().map(|(id, d)| Blocked::Doubt(id, d)).collect();
-        (!blocked.is_empty()).then(|| parked_row(&self.row, &blocked, None, &desk))
+        (!blocked.is_empty()).then(|| parked_row(&self.row, Blocked::status(&blocked), None, &desk))
     }
 
     pub(super) async fn end(

@@ -21,7 +21,6 @@ use deedbook_journal::{
     pen::Draft,
     record::{Kind, Record, Role},
     row::{Row, Status},
-    turn::Blocked,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
@@ -341,8 +340,12 @@ fn running_row(row: &Row, desk: &Desk) -> Row {
     }
 }
 
-fn parked_row(row: &Row, blocked: &[Blocked], until: Option<StoreTime>, desk: &Desk) -> Row {
-    let (status, detail) = Blocked::status(blocked);
+fn parked_row(
+    row: &Row,
+    (status, detail): (Status, String),
+    until: Option<StoreTime>,
+    desk: &Desk,
+) -> Row {
     let detail: Option<Arc<str>> = Some(detail.into());
     let same = row.status == status && row.detail == detail;
     let since = if same { row.since } else { desk.now };

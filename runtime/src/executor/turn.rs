@@ -6,10 +6,7 @@ use std::{
     task::{Context as Cx, Poll, Waker},
 };
 
-use deedbook_journal::{
-    id::StoreTime,
-    turn::{Next, State, next},
-};
+use deedbook_journal::{id::StoreTime, turn::Next};
 
 use super::{After, Polled, Run, SPINS_MAX, earlier, ended_early, parked_row, root, stalled};
 use crate::{
@@ -73,37 +70,26 @@ impl Run {
     pub(super) fn decide(&self, expires: Option<StoreTime>) -> Option<After> {
         let mut desk = self.shared.lock();
         loop {
-            let (numbers, decided) = {
-                let (numbers, live) = desk.live();
-                let decided = next(&State {
-                    history: &desk.history,
-                    live: &live,
-                    first_unmade: desk.first_unmade(),
-                    delivered: desk.delivered(),
-                    now: desk.now,
-                });
-                (numbers, decided)
-            };
-            let number = |call: usize| numbers.get(call).copied().unwrap_or(u64::MAX);
-            match decided {
+            match desk.next() {
                 // Something that woke the workflow meanwhile is not from here: a poll without an
                 // offer shows whether it drives the code.
                 Next::Offer { .. } if self.shared.wakeups.peek_root() => return None,
                 Next::Offer { call, .. } => {
-                    desk.offer(number(call));
+                    desk.offer(call);
                     return None;
                 }
                 Next::Act(acts) => {
                     for act in &acts {
-                        desk.act(act, number(act.call()));
+                        desk.act(act);
                     }
                 }
                 Next::Wait(until) => {
                     let until = earlier(until, expires);
                     return Some(After::Wait { until, row: None });
                 }
-                Next::Park { until, blocked } => {
-                    let row = Some(parked_row(&self.row, &blocked, until, &desk));
+                Next::Park { until, first, more } => {
+                    let waits = first.status_with(more);
+                    let row = Some(parked_row(&self.row, waits, until, &desk));
                     return Some(After::Wait { until, row });
                 }
                 Next::Diverged(divergence) => {
