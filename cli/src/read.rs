@@ -41,8 +41,10 @@ pub(crate) fn about(thread: &ThreadId, error: impl Into<Failure>) -> Failure {
             "there is no thread {}; `deedbook threads` lists them",
             safe(thread.as_str())
         )),
-        Failure::Said { code, message } if message.starts_with("record ") => {
-            // A record that is named together with its thread already.
+        // A record that is named together with its thread already.
+        Failure::Said { code, message }
+            if message.starts_with("record ") && message.contains(" of thread ") =>
+        {
             Failure::of(code, message)
         }
         other => other.about(&format!("thread {}", safe(thread.as_str()))),

@@ -55,8 +55,13 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
+        let mut before = &self.message;
         for cause in &self.causes {
-            write!(f, ": {cause}")?;
+            // Many errors end with their cause in their own text.
+            if !before.ends_with(cause.as_str()) {
+                write!(f, ": {cause}")?;
+            }
+            before = cause;
         }
         Ok(())
     }
@@ -88,6 +93,20 @@ mod tests {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             Some(&Circle)
         }
+    }
+
+    /// An error that says its cause itself was told as `no route: no route`.
+    #[test]
+    fn a_cause_that_was_said_is_not_said_again() {
+        let failure = |message: &str, causes: &[&str]| Failure {
+            causes: causes.iter().map(ToString::to_string).collect(),
+            ..Failure::new(message)
+        };
+        let said = |message, causes| failure(message, causes).to_string();
+        assert_eq!(said("cannot pay: no route", &["no route"]), "cannot pay: no route");
+        assert_eq!(said("a: b: c", &["b: c", "c"]), "a: b: c");
+        assert_eq!(said("cannot pay", &["no route: x", "x", "y"]), "cannot pay: no route: x: y");
+        assert_eq!(said("no route", &["cannot route"]), "no route: cannot route");
     }
 
     #[test]

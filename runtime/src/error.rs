@@ -282,8 +282,9 @@ impl Error {
         Self(Box::new(Repr { kind, thread: None, message, failure: None, divergence: None }))
     }
 
+    /// Says which thread it is about, unless it says so itself.
     pub(crate) fn thread(mut self, thread: &ThreadId) -> Self {
-        self.0.thread = Some(thread.clone());
+        self.0.thread.get_or_insert_with(|| thread.clone());
         self
     }
 
@@ -343,12 +344,16 @@ impl StdError for Error {}
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
+        if let StoreError::Damaged { thread, n, why } = error {
+            // Every error names its thread in front.
+            let why = format!("record {n} is damaged: {why}");
+            return Self::new(ErrorKind::Damaged, why).thread(&thread);
+        }
         let kind = match &error {
             StoreError::Fenced { .. } | StoreError::Held { .. } | StoreError::Moved { .. } => {
                 ErrorKind::Fenced
             }
             StoreError::NoSuchThread => ErrorKind::NotFound,
-            StoreError::Damaged { .. } => ErrorKind::Damaged,
             StoreError::Closed => ErrorKind::Closed,
             _ => ErrorKind::Journal,
         };
@@ -365,5 +370,23 @@ impl From<InvalidName> for Error {
 impl From<ValueError> for Error {
     fn from(error: ValueError) -> Self {
         Self::new(ErrorKind::Invalid, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread of a damaged record was named twice: in front, and as what the record is of.
+    #[test]
+    fn a_damaged_record_is_told_in_one_sentence() {
+        let (asked, damaged) = (ThreadId::new("t").unwrap(), ThreadId::new("u").unwrap());
+        for thread in [asked.clone(), damaged] {
+            let error = StoreError::Damaged { thread: thread.clone(), n: 3, why: "hash".into() };
+            let error = Error::from(error).thread(&asked);
+            assert_eq!(error.kind(), ErrorKind::Damaged);
+            assert_eq!(error.thread_id(), Some(&thread));
+            assert_eq!(error.to_string(), format!("thread {thread:?}: record 3 is damaged: hash"));
+        }
     }
 }

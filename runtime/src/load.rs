@@ -80,7 +80,7 @@ fn fold(
         Err(error) => return Err(damaged(error.to_string())),
     };
     if let Err(error) = history.apply(&header, &record.payloads) {
-        return Err(damaged(error.to_string()));
+        return Err(damaged(format!("as a {} it does not fit: {}", error.kind, error.why)));
     }
     pen.pass(&header, record.hash);
     Ok(())

@@ -86,6 +86,11 @@ fn records_that_break_the_rules_are_found() {
             assert!(ran.stdout.contains(&named), "{what}: {}", ran.stdout);
         }
         book.ok(&["verify", "good"]);
+        // Whatever cannot be understood is told with the thread that it is in, once.
+        let ran = book.run(&["show", "bad"]);
+        if ran.code != 0 {
+            assert_eq!(ran.stderr.matches("thread bad").count(), 1, "{what}: {}", ran.stderr);
+        }
         let object = book.json(&["verify"]).remove(0);
         assert_eq!(object["ok"], false);
         assert_eq!(object["problems"].as_array().unwrap().len(), 1);

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use deedbook_journal::{
     checkpointer::StoreError,
     failure::Failure,
-    history::Doubt,
+    history::{CallKind, Doubt},
     id::StoreTime,
     pen::Draft,
     record::{Kind, Role},
@@ -43,19 +43,29 @@ impl Run {
 
     pub(super) fn parked(&self, row: Row) -> Report {
         if row.status == Status::InDoubt {
-            let detail = row.detail.as_deref().unwrap_or_default();
-            let what_to_do = match row.waits_for() {
-                Some(Waits::Doubt { doubt: Doubt::Unreadable, .. }) => {
-                    "settle it again with `deedbook resolve` and a value of that type, or cancel \
-                     the thread"
-                }
-                _ => "find out what happened and settle it with `deedbook resolve`",
-            };
-            let why = format!("a step is in doubt: {detail}; {what_to_do}");
-            let error = Error::new(ErrorKind::InDoubt, why).thread(&self.thread);
+            let error = Error::new(ErrorKind::InDoubt, self.doubt(&row)).thread(&self.thread);
             return Report::Blocked(row, error);
         }
         Report::Parked(row)
+    }
+
+    /// What a person is asked: which step, the key to look for on the other side, what is not
+    /// known, and what to do.
+    fn doubt(&self, row: &Row) -> String {
+        let detail = row.detail.as_deref().unwrap_or_default();
+        let mut what_to_do = "find out what happened and settle it with `deedbook resolve`";
+        let Some(Waits::Doubt { step, doubt }) = row.waits_for() else {
+            return format!("{detail}; {what_to_do}");
+        };
+        if doubt == Doubt::Unreadable {
+            what_to_do = "settle it again with `deedbook resolve` and a value of that type, or \
+                          cancel the thread";
+        }
+        let why = detail.strip_prefix(&format!("step {step}: ")).unwrap_or(detail);
+        let desk = self.shared.lock();
+        let key = desk.history.find(CallKind::Step, &step).and_then(|call| call.key.as_deref());
+        let key = key.map_or_else(String::new, |key| format!(" (operation key {key})"));
+        format!("step {step} is in doubt{key}: {why}; {what_to_do}")
     }
 
     /// Ends the thread with the workflow's result, if no doubt keeps it open.

@@ -34,7 +34,14 @@ async fn s43_time_and_restarts_settle_nothing() {
         rig.crash(Duration::from_secs(1_000_000)).await;
         let error = rig.book().run::<Once>(T, plan(PolicyKind::AtMostOnce)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InDoubt);
-        assert!(error.to_string().contains("pay#0"), "{error}");
+        // One sentence, with what a person looks for on the other side.
+        let (header, _) = rig.life().records(T).await.swap_remove(1);
+        let wanted = format!(
+            "thread \"t-1\": step pay#0 is in doubt (operation key {}): the process died while the \
+             body ran; find out what happened and settle it with `deedbook resolve`",
+            header.key.unwrap()
+        );
+        assert_eq!(error.to_string(), wanted);
     }
     assert_eq!(rig.outside.attempts(), [1]);
 }
