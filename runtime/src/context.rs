@@ -45,6 +45,21 @@ impl Context {
     }
 
     /// Declares a step; see [`Step`].
+    ///
+    /// # When it does not compile
+    /// A body cannot use the context (the error names `Cell<()>` and `Sync`), nor change what it
+    /// captures (it names `&mut` and `Clone`). The section *Common compile errors* of
+    /// `docs/start/README.md` says why, and what to write instead:
+    ///
+    /// ```
+    /// use deedbook::{Context, Result};
+    ///
+    /// async fn order(ctx: Context) -> Result<u64> {
+    ///     // Not a step inside a body, but one after the other, and the result as an argument.
+    ///     let price: u64 = ctx.step("price").read().run(&(), async |_| Ok(42)).await?;
+    ///     ctx.step("pay").idempotent().run(&price, async |_| Ok(price)).await
+    /// }
+    /// ```
     pub fn step(&self, name: &str) -> Step<NoPolicy> {
         Step::new(self.shared.clone(), self.branch.clone(), name)
     }

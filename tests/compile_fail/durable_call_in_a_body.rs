@@ -1,6 +1,6 @@
 //! A durable call inside a body: the context cannot be borrowed there.
 //~ `Cell<()>` cannot be shared between threads safely
-//~ within `deedbook::Context`
+//~ within `deedbook::Context`, the trait `Sync` is not implemented for `Cell<()>`
 
 use deedbook::{Context, Result};
 

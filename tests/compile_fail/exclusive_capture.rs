@@ -1,5 +1,5 @@
 //! A body that changes what it captures: it is cloned for each attempt, and so cannot.
-//~ Clone
+//~ the trait bound `&mut u64: Clone` is not satisfied in
 
 use deedbook::{Context, Result};
 

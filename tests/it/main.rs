@@ -21,4 +21,5 @@ mod replay;
 mod scenarios;
 mod signals_timers;
 mod smoke;
+mod start;
 mod traces;

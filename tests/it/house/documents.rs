@@ -22,7 +22,10 @@ const NOT_RUN: &[(&str, &str)] = &[
 ];
 
 /// Pages all of whose commands another test runs.
-const RUN_ELSEWHERE: &[(&str, &str)] = &[("docs/reference/cli.md", "cli/tests/it/docs.rs")];
+const RUN_ELSEWHERE: &[(&str, &str)] = &[
+    ("docs/reference/cli.md", "cli/tests/it/docs.rs"),
+    ("docs/start/README.md", "tests/it/start.rs"),
+];
 
 /// What a fenced block holds.
 struct Block {
