@@ -57,7 +57,8 @@ pub(crate) fn create(path: &Path) -> Embedded {
 }
 
 pub(crate) fn open(path: &Path) -> Embedded {
-    Embedded::open(path, OpenOptions::new()).unwrap()
+    // A child that another test has just forked holds the lock until it begins its program.
+    Embedded::open(path, OpenOptions::new().wait(Duration::from_secs(10))).unwrap()
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
