@@ -46,6 +46,15 @@ enum What {
         #[arg(long, value_delimiter = ',', default_values_t = SIZES)]
         sizes: Vec<u32>,
     },
+    /// A replay whose records are in memory: reading and hashing left out.
+    Turns {
+        /// Numbers of recorded steps.
+        #[arg(long, value_delimiter = ',', default_values_t = SIZES)]
+        sizes: Vec<u32>,
+        /// How often each.
+        #[arg(long, default_value_t = 11, value_name = "N")]
+        rounds: usize,
+    },
     /// Bytes on disk per step.
     Bytes,
     /// Opening a journal that was closed, and one whose process was killed.
@@ -113,6 +122,11 @@ fn measure(arguments: &Arguments, folder: &Path) -> Result<Vec<Figure>> {
         figures.extend(replay::replay(folder, &SIZES)?);
     } else if let Some(What::Replay { sizes }) = &arguments.what {
         figures.extend(replay::replay(folder, sizes)?);
+    }
+    if all {
+        figures.extend(replay::turns(folder, &SIZES, 5)?);
+    } else if let Some(What::Turns { sizes, rounds }) = &arguments.what {
+        figures.extend(replay::turns(folder, sizes, *rounds)?);
     }
     if all || matches!(arguments.what, Some(What::Open)) {
         figures.extend(open::open(folder)?);

@@ -6,13 +6,13 @@
 //! by themselves; beyond the longer of the two comes what cannot overlap, the turns above all. The
 //! floor here is what no verified replay can leave out: hashing the same records.
 
-use std::{fs, hint::black_box, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs, hint::black_box, path::Path, sync::Arc, time::Duration};
 
-use deedbook::{Checkpointer, ThreadId};
+use deedbook::{Checkpointer, ThreadId, checkpointer::RecordPage};
 use deedbook_journal::{
     embedded::{Embedded, OpenOptions},
     history::History,
-    record::{Header, RecordHash},
+    record::{Header, Record, RecordHash},
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -21,8 +21,9 @@ use crate::{
     disk::CountingDisk,
     report::{Aim, Figure},
     stage::{Stage, runtime},
+    store::CountingStore,
     watch::{Watch, median, millis},
-    work::{Plan, Then, Work},
+    work::{self, Plan, Then, Work},
 };
 
 const THREAD: &str = "crashed";
@@ -56,6 +57,103 @@ pub fn replay(folder: &Path, sizes: &[u32]) -> Result<Vec<Figure>> {
         figures.extend(told(steps, &splits));
     }
     Ok(figures)
+}
+
+/// Replays threads of these many steps whose records are in memory and need no check, on one OS
+/// thread: what is left when reading and hashing cost nothing. `rounds` of each.
+///
+/// # Errors
+/// A journal cannot be made or opened, or a thread failed.
+pub fn turns(folder: &Path, sizes: &[u32], rounds: usize) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for &steps in sizes {
+        let path = folder.join("replay.redb");
+        fill(&path, steps)?;
+        let splits: Result<Vec<_>> = (0..rounds).map(|_| resume_kept(folder, &path)).collect();
+        fs::remove_file(&path)?;
+        figures.extend(told_kept(steps, &splits?));
+    }
+    Ok(figures)
+}
+
+/// Where the time went, in one resumption from memory.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    resume: Duration,
+    fold: Duration,
+    code: Duration,
+}
+
+fn told_kept(steps: u32, splits: &[Kept]) -> Vec<Figure> {
+    let of = |part: fn(&Kept) -> Duration| {
+        let mut times: Vec<_> = splits.iter().map(|s| millis(part(s))).collect();
+        median(&mut times)
+    };
+    let figure =
+        |what: &str, value| Figure::new("turns", format!("{steps} steps: {what}"), value, "ms");
+    let whole = figure("start() to the first new call, records in memory", of(|s| s.resume));
+    let whole = if steps == 10_000 { whole.aim(Aim::AtMost(8.0)) } else { whole };
+    vec![
+        whole,
+        figure("of it, the workflow's own values", of(|s| s.code)),
+        figure("parse and fold, alone", of(|s| s.fold)),
+    ]
+}
+
+fn resume_kept(folder: &Path, crashed: &Path) -> Result<Kept> {
+    let path = folder.join("resumed.redb");
+    fs::copy(crashed, &path)?;
+    let home: Arc<dyn Checkpointer> = Arc::new(Embedded::open(&path, OpenOptions::new())?);
+    let pages = runtime()?.block_on(pages(&*home))?;
+    let records: Vec<Record> =
+        pages.values().flat_map(|page| page.items.iter().map(|(_, r)| r.clone())).collect();
+    let thread = ThreadId::new(THREAD)?;
+    let fold = fold_alone(History::new(thread, home.identity().secret), &records)?;
+    let code = work::values(u32::try_from(records.len() / 2)?)?;
+    let store = CountingStore::keeping(home, pages);
+    let resume = resume_here(store)?;
+    fs::remove_file(&path)?;
+    Ok(Kept { resume, fold, code })
+}
+
+/// The part that counts; not inlined, so that a profiler can tell it from what prepares it.
+#[inline(never)]
+fn resume_here(store: Arc<CountingStore>) -> Result<Duration> {
+    let (hung, mut told) = unbounded_channel();
+    let work = Work::telling(hung);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let watch = Watch::start();
+    let stage = Stage::within(runtime, store, &CountingDisk::durable(), work)?;
+    let gone = || Failed::from("the thread ended instead of going on");
+    stage.wait(told.recv()).ok_or_else(gone)?;
+    let resume = watch.elapsed();
+    stage.crash();
+    Ok(resume)
+}
+
+#[inline(never)]
+fn fold_alone(mut history: History, records: &[Record]) -> Result<Duration> {
+    let watch = Watch::start();
+    for record in records {
+        let header = Header::parse(&record.header)?;
+        history.apply(&header, &record.payloads)?;
+    }
+    let fold = watch.elapsed();
+    drop(history);
+    Ok(fold)
+}
+
+/// Every record of the thread, in the pages in which a resumption asks for them.
+async fn pages(home: &dyn Checkpointer) -> Result<BTreeMap<(ThreadId, u64), RecordPage>> {
+    let thread = ThreadId::new(THREAD)?;
+    let mut pages = BTreeMap::new();
+    let mut from = Some(0);
+    while let Some(n) = from {
+        let page = home.read(&thread, n, PAGE_BYTES).await?;
+        from = page.next;
+        pages.insert((thread.clone(), n), page);
+    }
+    Ok(pages)
 }
 
 fn told(steps: u32, splits: &[Split]) -> Vec<Figure> {

@@ -53,8 +53,19 @@ impl Stage {
     /// # Errors
     /// The book cannot be started.
     pub fn on(home: Arc<dyn Checkpointer>, disk: &CountingDisk, work: Work) -> Result<Self> {
-        let runtime = runtime()?;
-        let store = CountingStore::new(home);
+        Self::within(runtime()?, CountingStore::new(home), disk, work)
+    }
+
+    /// A book in this async runtime.
+    ///
+    /// # Errors
+    /// The book cannot be started.
+    pub fn within(
+        runtime: Runtime,
+        store: Arc<CountingStore>,
+        disk: &CountingDisk,
+        work: Work,
+    ) -> Result<Self> {
         let book = Deedbook::on(store.clone()).host(work.clone());
         let book = runtime.block_on(book.start())?;
         Ok(Self { runtime, book, disk: disk.counts(), store, work })

@@ -1,6 +1,7 @@
 //! A home of threads, counted.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -25,6 +26,8 @@ pub struct CountingStore {
     others: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
+    /// Pages that are served from memory, by their first position.
+    kept: BTreeMap<(ThreadId, Position), RecordPage>,
 }
 
 /// What was asked of a [`CountingStore`], in all or between two moments.
@@ -57,12 +60,23 @@ impl CountingStore {
     /// Counts what is asked of `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Checkpointer>) -> Arc<Self> {
+        Self::keeping(inner, BTreeMap::new())
+    }
+
+    /// As [`new`](Self::new), and these pages of records, which were read before, are served from
+    /// memory: what reading and checking cost is left out.
+    #[must_use]
+    pub fn keeping(
+        inner: Arc<dyn Checkpointer>,
+        kept: BTreeMap<(ThreadId, Position), RecordPage>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             inner,
             appends: AtomicU64::new(0),
             others: AtomicU64::new(0),
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            kept,
         })
     }
 
@@ -108,7 +122,11 @@ impl Checkpointer for CountingStore {
         from: Position,
         bytes_max: usize,
     ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
-        self.other().read(thread, from, bytes_max)
+        let other = self.other();
+        match self.kept.get(&(thread.clone(), from)) {
+            Some(page) => Box::pin(std::future::ready(Ok(page.clone()))),
+            None => other.read(thread, from, bytes_max),
+        }
     }
 
     fn post<'a>(

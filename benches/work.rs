@@ -2,15 +2,18 @@
 
 use std::{
     future::{Future as _, pending, poll_fn},
+    hint::black_box,
     pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
+    time::Duration,
 };
 
-use deedbook::{Context, Result, Workflow};
+use deedbook::{Context, Result, ValueLimits, Workflow};
+use deedbook_journal::value::{ValueError, decode, encode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -142,10 +145,14 @@ impl Work {
                 let step = step.idempotent();
                 step.run(&charge, async |_| body().await).await?
             };
-            let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
-            took.push(micros(watch.elapsed()));
+            self.took(watch);
         }
         Ok(())
+    }
+
+    fn took(&self, watch: Watch) {
+        let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
+        took.push(micros(watch.elapsed()));
     }
 
     async fn all(&self, ctx: Context, plan: &Plan) -> Result<()> {
@@ -182,11 +189,29 @@ impl Workflow for Work {
     }
 }
 
+/// How long the code of this many steps needs for its own values, and nothing else: making the
+/// arguments, encoding them, decoding the results, and looking at the watch.
+///
+/// # Errors
+/// Values of this kind are not stored.
+#[inline(never)]
+pub fn values(steps: u32) -> Result<Duration, ValueError> {
+    let limits = ValueLimits::new();
+    let stored = encode(&receipt(0), &limits)?;
+    let work = Work::default();
+    let whole = Watch::start();
+    for number in 0..steps {
+        let charge = charge(number);
+        let watch = Watch::start();
+        black_box(encode(&charge, &limits)?);
+        black_box(decode::<Receipt>(&stored, &limits)?);
+        work.took(watch);
+    }
+    Ok(whole.elapsed())
+}
+
 #[cfg(test)]
 mod tests {
-    use deedbook::ValueLimits;
-    use deedbook_journal::value::encode;
-
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 //! `bin` (the stored MessagePack) is the evidence; `view` is a reading that anybody can derive
 //! from it again, and that `verify --export` does derive again.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use deedbook_journal::{
     hex,
@@ -167,8 +167,7 @@ impl Value3 {
     fn read(&self, role: Role) -> Result<Payload, String> {
         let word = role.as_str();
         let bytes = text::read_base64(&self.bin);
-        let bytes: Arc<[u8]> =
-            bytes.ok_or_else(|| format!("`bin` of {word} is not base64"))?.into();
+        let bytes = bytes.ok_or_else(|| format!("`bin` of {word} is not base64"))?;
         let mut reading = String::new();
         view::to_json(&bytes, &mut reading)
             .map_err(|e| format!("payload {word} cannot be read: {e}"))?;
@@ -178,7 +177,7 @@ impl Value3 {
         Ok(Payload {
             role,
             salt: hex::decode(&self.salt).ok_or_else(|| format!("`salt` of {word} is not hex"))?,
-            bytes,
+            bytes: bytes.into(),
         })
     }
 }

@@ -6,6 +6,7 @@
 //! ([`embedded`]). Limits have names in [`limits`].
 
 pub mod admit;
+pub mod bytes;
 pub mod checkpointer;
 pub mod embedded;
 pub mod failure;

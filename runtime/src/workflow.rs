@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use deedbook_journal::{checkpointer::BoxFuture, limits::ValueLimits, value};
+use deedbook_journal::{bytes::Bytes, checkpointer::BoxFuture, limits::ValueLimits, value};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -67,7 +67,7 @@ pub(crate) trait Hosted: Send + Sync + 'static {
     fn run(
         self: Arc<Self>,
         ctx: Context,
-        input: Arc<[u8]>,
+        input: Bytes,
         limits: ValueLimits,
     ) -> BoxFuture<'static, Result<Vec<u8>, Stop>>;
 
@@ -87,7 +87,7 @@ impl<W: Workflow> Hosted for W {
     fn run(
         self: Arc<Self>,
         ctx: Context,
-        input: Arc<[u8]>,
+        input: Bytes,
         limits: ValueLimits,
     ) -> BoxFuture<'static, Result<Vec<u8>, Stop>> {
         Box::pin(async move {

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
+    bytes::Bytes,
     id::{Epoch, Position, StepId, StoreTime},
     limits::{POISON_CRASHES_MAX, PROBES_MAX},
     policy::{Policy, Terms},
@@ -53,7 +54,7 @@ pub struct Call {
     /// The operation key of a step with an effect.
     pub key: Option<Arc<str>>,
     /// The arguments of a step, in MessagePack; `None` once erased.
-    pub args: Option<Arc<[u8]>>,
+    pub args: Option<Bytes>,
     /// The commitment of what a person was shown.
     pub shown: Option<[u8; 32]>,
     /// When a timer fires.
@@ -208,11 +209,11 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// A value, in MessagePack.
-    Value(Arc<[u8]>),
+    Value(Bytes),
     /// A [`crate::failure::Failure`], in MessagePack.
-    Failed(Arc<[u8]>),
+    Failed(Bytes),
     /// It happened, and its result could not be stored; why, as a failure in MessagePack.
-    Unstored(Arc<[u8]>),
+    Unstored(Bytes),
     /// A timer fired.
     Fired,
     /// The clock was read.
@@ -224,7 +225,7 @@ pub enum Answer {
         /// By whom.
         by: Arc<str>,
         /// Why, as a text in MessagePack; `None` once erased.
-        reason: Option<Arc<[u8]>>,
+        reason: Option<Bytes>,
     },
     /// The payload was erased.
     Erased,

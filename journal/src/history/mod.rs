@@ -25,6 +25,7 @@ pub use ended::{EndKind, EndRecord, Ended, ended};
 pub use fold::HistoryError;
 
 use crate::{
+    bytes::Bytes,
     failure::Failure,
     id::{Epoch, IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
     row::{Row, Status},
@@ -50,7 +51,7 @@ pub struct History {
     /// Records below this belong to earlier episodes.
     episode_from: Position,
     /// The input of this episode; `None` once erased.
-    input: Option<Arc<[u8]>>,
+    input: Option<Bytes>,
     start: Option<Start>,
     calls: Vec<Call>,
     by_id: BTreeMap<CallKind, HashMap<StepId, usize>>,
@@ -70,7 +71,7 @@ pub struct Start {
     /// Its workflow.
     pub workflow: Arc<str>,
     /// Its input, in MessagePack; `None` once erased.
-    pub input: Option<Arc<[u8]>>,
+    pub input: Option<Bytes>,
     /// When.
     pub time: StoreTime,
     /// The version of the user's code.
@@ -83,7 +84,7 @@ pub struct Signal {
     /// The position.
     pub position: Position,
     /// The value, in MessagePack; `None` once erased.
-    pub value: Option<Arc<[u8]>>,
+    pub value: Option<Bytes>,
 }
 
 /// A cancellation that has its position.
@@ -103,7 +104,7 @@ pub struct End {
     /// The position of `thread.end`.
     pub position: Position,
     /// The result, in MessagePack, of a thread that is done; `None` once erased.
-    pub result: Option<Arc<[u8]>>,
+    pub result: Option<Bytes>,
     /// What went wrong in a thread that failed.
     pub failure: Option<Failure>,
 }
@@ -194,7 +195,7 @@ impl History {
 
     /// The input of this episode, in MessagePack; `None` once erased.
     #[must_use]
-    pub fn input(&self) -> Option<&Arc<[u8]>> {
+    pub fn input(&self) -> Option<&Bytes> {
         self.input.as_ref()
     }
 

@@ -1,9 +1,8 @@
 //! Acts on a real journal, and what each of them writes.
 
-use std::sync::Arc;
-
 use super::*;
 use crate::{
+    bytes::Bytes,
     embedded::{CreateOptions, Embedded},
     history::Standing,
     id::{Branch, IdentityKind, Name},
@@ -206,7 +205,7 @@ fn what_was_said_earlier_comes_first() {
         assert_eq!((acted.position, acted.admitted_before), (3, 1));
         let history = book.found().await.history;
         let values: Vec<_> = history.signals("s").iter().map(|s| s.value.clone()).collect();
-        let wanted: Vec<Option<Arc<[u8]>>> = vec![Some([1].into()), Some([2].into())];
+        let wanted: [Option<Bytes>; 2] = [Some([1].into()), Some([2].into())];
         assert_eq!(values, wanted);
         assert_eq!(book.home.inbox(&book.thread).await.unwrap(), []);
     });

@@ -11,15 +11,14 @@ mod read;
 mod stored;
 mod write;
 
-use std::{
-    fmt,
-    sync::{Arc, LazyLock},
-};
+use std::{fmt, sync::LazyLock};
 
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
 pub use header::{Commitment, Header, HeaderError, Link, LogState, Place};
 pub use kind::{Kind, Role};
+
+use crate::bytes::Bytes;
 
 /// Context of payload commitments.
 pub const CONTEXT_PAYLOAD: &str = "deedbook 2026-11-29 v1 payload commitment";
@@ -75,7 +74,7 @@ pub struct Payload {
     /// 32 fresh random bytes, erased with the bytes.
     pub salt: [u8; 32],
     /// MessagePack.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Bytes,
 }
 
 impl Payload {
@@ -92,7 +91,7 @@ impl Payload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The header, as exactly these bytes.
-    pub header: Arc<[u8]>,
+    pub header: Bytes,
     /// Its hash.
     pub hash: RecordHash,
     /// Its payloads, in the order of their roles. One that was erased is not here.
@@ -110,7 +109,7 @@ impl Record {
     ) -> (Header, Self) {
         payloads.sort_by_key(|p| p.role.as_str());
         header.payloads = payloads.iter().map(Commitment::to).collect();
-        let bytes: Arc<[u8]> = header.to_bytes().into();
+        let bytes: Bytes = header.to_bytes().into();
         let hash = RecordHash::of(log_id, prev, &bytes);
         (header, Self { header: bytes, hash, payloads })
     }

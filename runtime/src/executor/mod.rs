@@ -13,6 +13,7 @@ mod turn;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use deedbook_journal::{
+    bytes::Bytes,
     checkpointer::{BoxFuture, Checkpointer, Lease, StoreError},
     failure::Failure,
     history::{Divergence, DivergenceKind, End},
@@ -45,7 +46,7 @@ const PARK_BEYOND: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(crate) struct Begin {
     pub(crate) workflow: Arc<str>,
-    pub(crate) input: Arc<[u8]>,
+    pub(crate) input: Bytes,
 }
 
 /// What became of a hold.

@@ -2,10 +2,9 @@
 
 mod calls;
 
-use std::sync::Arc;
-
 use super::{CallKind, Cancellation, End, History, Signal, Start};
 use crate::{
+    bytes::Bytes,
     failure::Failure,
     id::Position,
     limits::ValueLimits,
@@ -215,7 +214,7 @@ impl History {
     }
 }
 
-fn bytes(payloads: &[Payload], role: Role) -> Option<Arc<[u8]>> {
+fn bytes(payloads: &[Payload], role: Role) -> Option<Bytes> {
     payloads.iter().find(|p| p.role == role).map(|p| p.bytes.clone())
 }
 
