@@ -12,7 +12,7 @@ use deedbook::{Checkpointer, ThreadId, checkpointer::RecordPage};
 use deedbook_journal::{
     embedded::{Embedded, OpenOptions},
     history::History,
-    record::{Header, Record, RecordHash},
+    record::{Record, RecordHash},
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -134,9 +134,9 @@ fn resume_here(store: Arc<CountingStore>) -> Result<Duration> {
 #[inline(never)]
 fn fold_alone(mut history: History, records: &[Record]) -> Result<Duration> {
     let watch = Watch::start();
+    history.expect(records.len() as u64);
     for record in records {
-        let header = Header::parse(&record.header)?;
-        history.apply(&header, &record.payloads)?;
+        history.replay(record)?;
     }
     let fold = watch.elapsed();
     drop(history);
@@ -234,8 +234,7 @@ async fn read_and_fold(home: &dyn Checkpointer) -> Result<[Duration; 3]> {
         read += watch.elapsed();
         let watch = Watch::start();
         for (_, record) in &page.items {
-            let header = Header::parse(&record.header)?;
-            history.apply(&header, &record.payloads)?;
+            history.replay(record)?;
         }
         fold += watch.elapsed();
         let watch = Watch::start();

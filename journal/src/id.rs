@@ -1,6 +1,6 @@
 //! Names of things: threads, steps, branches, messages, positions, epochs, times.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 use crate::limits::{
     BRANCH_DEPTH_MAX, BUSINESS_KEY_BYTES_MAX, NAME_BYTES_MAX, THREAD_ID_BYTES_MAX,
@@ -123,6 +123,13 @@ impl Name {
     }
 }
 
+/// Names are found by their text.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", &*self.0)
@@ -137,7 +144,7 @@ impl fmt::Display for Name {
 
 /// The path of branches from the root of a workflow to a call; empty at the root.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Branch(Arc<[Name]>);
+pub struct Branch(Option<Arc<[Name]>>);
 
 impl Branch {
     /// The root of a workflow.
@@ -157,7 +164,7 @@ impl Branch {
             return Err(InvalidName::new("branch", last, why));
         }
         // Most calls are made at the root, and the root needs no memory.
-        Ok(if parts.is_empty() { Self::root() } else { Self(parts.into()) })
+        Ok(if parts.is_empty() { Self::root() } else { Self(Some(parts.into())) })
     }
 
     /// The branch `name` below this one.
@@ -165,7 +172,7 @@ impl Branch {
     /// # Errors
     /// Deeper than 64.
     pub fn child(&self, name: Name) -> Result<Self, InvalidName> {
-        let mut parts = self.0.to_vec();
+        let mut parts = self.parts().to_vec();
         parts.push(name);
         Self::new(parts)
     }
@@ -173,13 +180,13 @@ impl Branch {
     /// The parts, from the root.
     #[must_use]
     pub fn parts(&self) -> &[Name] {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
 impl fmt::Debug for Branch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(self.parts(), f)
     }
 }
 
@@ -392,21 +399,53 @@ impl StoreTime {
 
     /// Reads exactly the form that [`Self::text`] writes.
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
-        let number = |range: std::ops::Range<usize>| -> Option<u64> {
-            text.get(range)?.iter().try_fold(0u64, |number, byte| {
-                let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-                Some(number * 10 + digit)
+        let [
+            y0,
+            y1,
+            y2,
+            y3,
+            b'-',
+            o0,
+            o1,
+            b'-',
+            d0,
+            d1,
+            b'T',
+            h0,
+            h1,
+            b':',
+            m0,
+            m1,
+            b':',
+            s0,
+            s1,
+            b'.',
+            fraction @ ..,
+            b'Z',
+        ] = text.first_chunk::<30>().filter(|_| text.len() == 30)?
+        else {
+            return None;
+        };
+        // One test behind all digits instead of one for each: every record has a time.
+        let mut worst = 0;
+        let mut number = |digits: &[u8]| {
+            digits.iter().fold(0u64, |number, digit| {
+                let digit = digit.wrapping_sub(b'0');
+                worst = worst.max(digit);
+                number * 10 + u64::from(digit)
             })
         };
-        let days = days_from_civil(number(0..4)?, number(5..7)?, number(8..10)?)?;
-        let secs = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
-        let nanos = days
-            .checked_mul(NANOS_PER_DAY)?
-            .checked_add(secs * 1_000_000_000)?
-            .checked_add(number(20..29)?)?;
-        // Whatever else was accepted above is written otherwise.
-        let time = Self(nanos);
-        (time.text() == text).then_some(time)
+        let date = (number(&[*y0, *y1, *y2, *y3]), number(&[*o0, *o1]), number(&[*d0, *d1]));
+        let (hour, minute) = (number(&[*h0, *h1]), number(&[*m0, *m1]));
+        let (second, fraction) = (number(&[*s0, *s1]), number(fraction));
+        if worst > 9 || hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let days = days_from_civil(date.0, date.1, date.2)?;
+        let in_day = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + fraction;
+        let time = days.checked_mul(NANOS_PER_DAY)?.checked_add(in_day)?;
+        // 30 February is a day of another month.
+        (civil_from_days(days) == date).then_some(Self(time))
     }
 }
 

@@ -14,6 +14,7 @@ pub mod hex;
 pub mod history;
 pub mod id;
 pub mod key;
+pub mod keyed;
 pub mod limits;
 pub mod message;
 pub mod operator;

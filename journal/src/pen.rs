@@ -1,6 +1,7 @@
 //! The pen: writes a thread's next record.
 
 use crate::{
+    history::History,
     id::{Epoch, Position, StoreTime, ThreadId},
     record::{Header, Kind, Payload, Record, RecordHash, Role},
 };
@@ -60,6 +61,21 @@ impl Pen {
         head: RecordHash,
     ) -> Self {
         Self { log_id, thread, epoch, next, head, run: 0, time: StoreTime(0) }
+    }
+
+    /// A pen for a thread held under `epoch` whose records add up to `history`, the last of which
+    /// is `head`.
+    #[must_use]
+    pub fn behind(log_id: [u8; 16], epoch: Epoch, history: &History, head: RecordHash) -> Self {
+        Self {
+            log_id,
+            thread: history.thread().clone(),
+            epoch,
+            next: history.next(),
+            head,
+            run: history.run(),
+            time: history.time(),
+        }
     }
 
     /// The position of the next record.

@@ -4,10 +4,8 @@ use std::{future::poll_fn, task::Poll};
 
 use deedbook_journal::{
     checkpointer::{BoxFuture, Checkpointer, Lease, RecordPage, StoreError},
-    history::History,
-    id::Position,
+    history::{History, ReplayError},
     pen::Pen,
-    record::{Header, Record},
 };
 
 /// How much of a history is read at once: small enough to stay in a processor's cache between
@@ -49,11 +47,11 @@ pub(crate) async fn load(
 ) -> Result<(History, Pen), StoreError> {
     let (identity, thread) = (store.identity(), &lease.thread);
     let mut history = History::new(thread.clone(), identity.secret);
-    let mut pen = Pen::new(identity.log_id, thread.clone(), lease.epoch, lease.next, lease.head);
-    if lease.next == 0 {
-        return Ok((history, pen));
-    }
-    let mut reading = Some(Reading::begin(store.read(thread, 0, READ_BYTES)).await);
+    history.expect(lease.next);
+    let mut reading = match lease.next {
+        0 => None,
+        _ => Some(Reading::begin(store.read(thread, 0, READ_BYTES)).await),
+    };
     while let Some(read) = reading {
         let page = read.page().await?;
         reading = match page.next {
@@ -61,27 +59,30 @@ pub(crate) async fn load(
             None => None,
         };
         for (n, record) in &page.items {
-            fold(&mut history, &mut pen, *n, record)?;
+            history.replay(record).map_err(|error| StoreError::Damaged {
+                thread: thread.clone(),
+                n: *n,
+                why: why(&error).into(),
+            })?;
         }
     }
+    if history.next() != lease.next {
+        return Err(StoreError::Damaged {
+            thread: thread.clone(),
+            n: history.next(),
+            why: format!("the thread has {} records and this one is missing", lease.next).into(),
+        });
+    }
+    let pen = Pen::behind(identity.log_id, lease.epoch, &history, lease.head);
     Ok((history, pen))
 }
 
-fn fold(
-    history: &mut History,
-    pen: &mut Pen,
-    n: Position,
-    record: &Record,
-) -> Result<(), StoreError> {
-    let thread = history.thread().clone();
-    let damaged = |why: String| StoreError::Damaged { thread, n, why: why.into() };
-    let header = match Header::parse(&record.header) {
-        Ok(header) => header,
-        Err(error) => return Err(damaged(error.to_string())),
-    };
-    if let Err(error) = history.apply(&header, &record.payloads) {
-        return Err(damaged(format!("as a {} it does not fit: {}", error.kind, error.why)));
+/// What is wrong with a record whose place the error names already.
+fn why(error: &ReplayError) -> String {
+    match error {
+        ReplayError::Header(error) => error.to_string(),
+        ReplayError::History(error) => {
+            format!("as a {} it does not fit: {}", error.kind, error.why)
+        }
     }
-    pen.pass(&header, record.hash);
-    Ok(())
 }

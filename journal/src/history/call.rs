@@ -1,6 +1,6 @@
 //! One recorded call of a workflow: its attempts, where it stands, and its outcome.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use crate::{
     bytes::Bytes,
@@ -60,7 +60,7 @@ pub struct Call {
     /// When a timer fires.
     pub due: Option<StoreTime>,
     /// The attempts of a step.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Attempts,
     /// Inconclusive answers of probes since the last attempt began, and when to ask again.
     pub probes: u32,
     /// When a probe may be asked again.
@@ -69,6 +69,51 @@ pub struct Call {
     pub late: Vec<Position>,
     /// What the workflow is given for it.
     pub outcome: Option<Outcome>,
+}
+
+/// The attempts of a step. Nearly every step has one, which needs no memory of its own.
+#[derive(Debug, Clone, Default)]
+pub struct Attempts(Held);
+
+#[derive(Debug, Clone, Default)]
+enum Held {
+    #[default]
+    None,
+    One(Attempt),
+    More(Vec<Attempt>),
+}
+
+impl Attempts {
+    pub(super) fn push(&mut self, attempt: Attempt) {
+        self.0 = match std::mem::take(&mut self.0) {
+            Held::None => Held::One(attempt),
+            Held::One(first) => Held::More(vec![first, attempt]),
+            Held::More(mut all) => {
+                all.push(attempt);
+                Held::More(all)
+            }
+        };
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Attempt> {
+        match &mut self.0 {
+            Held::None => None,
+            Held::One(only) => Some(only),
+            Held::More(all) => all.last_mut(),
+        }
+    }
+}
+
+impl Deref for Attempts {
+    type Target = [Attempt];
+
+    fn deref(&self) -> &[Attempt] {
+        match &self.0 {
+            Held::None => &[],
+            Held::One(only) => std::slice::from_ref(only),
+            Held::More(all) => all,
+        }
+    }
 }
 
 /// One attempt of a step.

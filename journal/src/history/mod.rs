@@ -10,26 +10,28 @@ mod decide;
 mod divergence;
 mod ended;
 mod fold;
+mod index;
 mod said;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::HashMap, fmt, hash::BuildHasher, sync::Arc};
 
-pub use call::{Answer, Attempt, AttemptEnd, Call, CallKind, Doubt, Outcome, Standing};
+pub use call::{Answer, Attempt, AttemptEnd, Attempts, Call, CallKind, Doubt, Outcome, Standing};
 pub use decide::{Decision, Declared, decide};
 pub use divergence::{Divergence, DivergenceKind, Instead};
 pub use ended::{EndKind, EndRecord, Ended, ended};
-pub use fold::HistoryError;
+pub use fold::{HistoryError, ReplayError};
+use index::Index;
 
 use crate::{
     bytes::Bytes,
     failure::Failure,
     id::{Epoch, IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
+    keyed::Keyed,
     row::{Row, Status},
 };
+
+/// For how many calls memory is asked for ahead.
+const EXPECTED_MAX: usize = 1 << 17;
 
 /// The state of one thread, as far as its records tell it.
 #[derive(Debug, Clone)]
@@ -54,10 +56,15 @@ pub struct History {
     input: Option<Bytes>,
     start: Option<Start>,
     calls: Vec<Call>,
-    by_id: BTreeMap<CallKind, HashMap<StepId, usize>>,
-    /// Steps that are not settled, in the order in which they were opened.
-    unsettled: BTreeSet<usize>,
-    kinds: HashMap<Name, IdentityKind>,
+    /// Which of them has an identity.
+    index: Index,
+    /// Steps in the order in which they were opened: all that are not settled, and maybe some
+    /// that are.
+    unsettled: Vec<usize>,
+    /// About how many of those are settled.
+    settled: usize,
+    /// The names of steps, and the kind of identity that each has.
+    names: HashMap<Name, Option<IdentityKind>, Keyed>,
     signals: HashMap<Arc<str>, Vec<Signal>>,
     markers: HashMap<Arc<str>, bool>,
     said: said::Said,
@@ -127,15 +134,24 @@ impl History {
             input: None,
             start: None,
             calls: Vec::new(),
-            by_id: BTreeMap::new(),
-            unsettled: BTreeSet::new(),
-            kinds: HashMap::new(),
+            index: Index::default(),
+            unsettled: Vec::new(),
+            settled: 0,
+            names: HashMap::with_hasher(Keyed::under(&secret)),
             signals: HashMap::new(),
             markers: HashMap::new(),
             said: said::Said::default(),
             cancelled: None,
             end: None,
         }
+    }
+
+    /// Says that about so many records are to come, so that memory for them is asked for once.
+    pub fn expect(&mut self, records: Position) {
+        // Most calls are steps with an intent and an outcome.
+        let calls = usize::try_from(records / 2).unwrap_or(usize::MAX).min(EXPECTED_MAX);
+        self.calls.reserve(calls);
+        self.index.reserve(calls);
     }
 
     /// Says that everything so far was read from the journal: open attempts died with the process
@@ -173,6 +189,12 @@ impl History {
     #[must_use]
     pub fn live_from(&self) -> Position {
         self.live_from
+    }
+
+    /// The position of the last `thread.start` or `thread.resume`.
+    #[must_use]
+    pub fn run(&self) -> Position {
+        self.run
     }
 
     /// The time of the last record.
@@ -232,7 +254,18 @@ impl History {
     /// The number of the call with this identity, if it is recorded.
     #[must_use]
     pub fn number(&self, kind: CallKind, id: &StepId) -> Option<usize> {
-        self.by_id.get(&kind)?.get(id).copied()
+        self.number_with(self.hash_of(kind, id), kind, id)
+    }
+
+    fn number_with(&self, hash: u32, kind: CallKind, id: &StepId) -> Option<usize> {
+        self.index.find(hash, |number| {
+            self.calls.get(number).is_some_and(|call| call.kind == kind && call.id == *id)
+        })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
+    fn hash_of(&self, kind: CallKind, id: &StepId) -> u32 {
+        self.names.hasher().hash_one((kind, id)) as u32
     }
 
     /// The call that was opened at this position.
@@ -243,6 +276,11 @@ impl History {
 
     /// The number of the call that was opened at this position.
     fn number_at(&self, position: Position) -> Option<usize> {
+        // Most records are about the call that was opened last.
+        let last = self.calls.len().checked_sub(1)?;
+        if self.calls.get(last)?.opened == position {
+            return Some(last);
+        }
         // Calls stand in the order of their positions.
         self.calls.binary_search_by_key(&position, |c| c.opened).ok()
     }
@@ -267,7 +305,7 @@ impl History {
     /// The kind of identity that a step name has in this thread.
     #[must_use]
     pub fn identity_kind(&self, name: &Name) -> Option<IdentityKind> {
-        self.kinds.get(name).copied()
+        self.names.get(name).copied().flatten()
     }
 
     /// The signals of this name, in the order of their positions.
@@ -313,13 +351,38 @@ impl History {
 
     /// The steps in doubt, in the order in which they were opened.
     pub fn doubts(&self, now: StoreTime) -> impl Iterator<Item = (&Call, Doubt)> {
-        self.unsettled.iter().filter_map(move |number| {
-            let call = self.calls.get(*number)?;
-            match self.standing(call, now) {
-                Standing::Doubt(doubt) => Some((call, doubt)),
-                _ => None,
-            }
+        self.unsettled().filter_map(move |call| match self.standing(call, now) {
+            Standing::Doubt(doubt) => Some((call, doubt)),
+            _ => None,
         })
+    }
+
+    /// The steps that are not settled, in the order in which they were opened.
+    fn unsettled(&self) -> impl Iterator<Item = &Call> {
+        let calls = self.unsettled.iter().filter_map(|number| self.calls.get(*number));
+        calls.filter(|call| call.outcome.is_none())
+    }
+
+    /// A step that was settled is not any more.
+    fn reopen(&mut self, number: usize) {
+        if let Err(at) = self.unsettled.binary_search(&number) {
+            self.unsettled.insert(at, number);
+        }
+    }
+
+    /// A step more is settled. Steps that run side by side settle in any order, so they are
+    /// forgotten when they are half of all, and each costs the same in the end.
+    fn forget_settled(&mut self) {
+        self.settled += 1;
+        let calls = &self.calls;
+        let open = |number: &usize| calls.get(*number).is_some_and(|c| c.outcome.is_none());
+        while self.unsettled.pop_if(|last| !open(last)).is_some() {
+            self.settled = self.settled.saturating_sub(1);
+        }
+        if self.settled * 2 > self.unsettled.len() {
+            self.unsettled.retain(open);
+            self.settled = 0;
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{AttemptEnd, Call, Doubt, History};
 use crate::{
     id::Position,
-    record::{Header, Kind},
+    record::{Gist, Kind},
 };
 
 /// The words of people, by the steps that they are about. There are few.
@@ -28,9 +28,9 @@ struct Word {
 
 impl Said {
     /// A record has been taken in.
-    pub(super) fn passed(&mut self, header: &Header) {
-        if by_the_code(header) {
-            self.went_on = Some(header.n);
+    pub(super) fn passed(&mut self, gist: &Gist<'_>, kind: &Kind) {
+        if by_the_code(gist, kind) {
+            self.went_on = Some(gist.n);
         }
     }
 
@@ -52,19 +52,18 @@ impl Said {
 }
 
 /// Whether the record tells of something that the workflow's code did.
-fn by_the_code(header: &Header) -> bool {
-    match &header.kind {
-        Kind::StepIntent => header.call.is_none(),
+fn by_the_code(gist: &Gist<'_>, kind: &Kind) -> bool {
+    let why = |word: &str| gist.why.is_some_and(|why| why.is(word));
+    match kind {
+        Kind::StepIntent => gist.call.is_none(),
         Kind::TimerSet
         | Kind::ApprovalRequest
         | Kind::Clock
         | Kind::ChildStart
         | Kind::ThreadContinue
         | Kind::ThreadEnd => true,
-        Kind::Marker => header.why.as_deref() != Some("cancel"),
-        Kind::StepUnknown | Kind::StepFail => {
-            header.why.as_deref() == Some(Doubt::Dropped.as_str())
-        }
+        Kind::Marker => !why("cancel"),
+        Kind::StepUnknown | Kind::StepFail => why(Doubt::Dropped.as_str()),
         _ => false,
     }
 }

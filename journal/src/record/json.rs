@@ -58,6 +58,18 @@ fn plain_length(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + rest.iter().position(marks).unwrap_or(rest.len())
 }
 
+/// The text that stands between the quotes of a string.
+pub(super) fn unescape(bytes: &[u8]) -> Result<String, Expected> {
+    let mut reader = Reader::new(bytes)?;
+    let mut text = reader.plain()?.to_owned();
+    while !reader.at_end() {
+        reader.expect(b'\\', "the end of a string")?;
+        text.push(reader.escape()?);
+        text.push_str(reader.plain()?);
+    }
+    Ok(text)
+}
+
 /// Reads header JSON from front to back, without building a tree.
 pub(super) struct Reader<'a> {
     rest: &'a str,
@@ -71,6 +83,11 @@ impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Expected> {
         let rest = std::str::from_utf8(bytes).map_err(|_| "valid UTF-8")?;
         Ok(Self { rest })
+    }
+
+    /// What is not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest.as_bytes()
     }
 
     pub(super) fn at_end(&self) -> bool {

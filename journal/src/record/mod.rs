@@ -4,10 +4,12 @@
 //! bound to the header by a salted commitment, so that a payload can be erased without breaking
 //! the chain. `docs/reference/record-format.md` is the format, frozen as version 1.
 
+mod gist;
 mod header;
 mod json;
 mod kind;
 mod read;
+mod scan;
 mod stored;
 mod write;
 
@@ -15,8 +17,10 @@ use std::{fmt, sync::LazyLock};
 
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
+pub(crate) use gist::{Gist, Opens};
 pub use header::{Commitment, Header, HeaderError, Link, LogState, Place};
 pub use kind::{Kind, Role};
+pub(crate) use scan::Text;
 
 use crate::bytes::Bytes;
 

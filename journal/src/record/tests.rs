@@ -47,6 +47,7 @@ fn headers_round_trip() {
     let header = header(4);
     let bytes = header.to_bytes();
     assert_eq!(Header::parse(&bytes).unwrap(), header);
+    gist::tests::agrees(&bytes);
 }
 
 #[test]
@@ -64,6 +65,7 @@ fn unknown_members_and_kinds_are_kept_in_the_hash_and_passed_over() {
     let newer = newer.replacen("{\"abandon\"", "{\"aa\":[{\"x\":null},-5,true],\"abandon\"", 1);
     let parsed = Header::parse(newer.as_bytes()).unwrap();
     assert_eq!(parsed.kind, Kind::Unknown("step.new".into()));
+    gist::tests::agrees(newer.as_bytes());
     let version = bytes.replacen("\"v\":1", "\"v\":2", 1);
     let error = Header::parse(version.as_bytes()).unwrap_err().to_string();
     assert!(error.contains("format version 2"), "{error}");
@@ -171,6 +173,7 @@ fn the_largest_header_fits_its_limit() {
     });
     let bytes = header.to_bytes();
     assert_eq!(Header::parse(&bytes).unwrap(), header);
+    gist::tests::agrees(&bytes);
     assert!(bytes.len() > 200 * 1024);
 }
 

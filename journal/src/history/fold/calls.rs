@@ -1,14 +1,14 @@
 //! Records about calls: what opens one, what its attempts come to, what settles it.
 
-use std::{collections::hash_map::Entry, time::Duration};
+use std::time::Duration;
 
-use super::{Fold, bytes, failure};
+use super::{Fold, bytes, failure, owned, shared};
 use crate::{
-    history::{Answer, Attempt, AttemptEnd, Call, CallKind, Doubt, History, Outcome},
-    id::{Epoch, Identity, IdentityKind, Position, StepId},
+    history::{Answer, Attempt, AttemptEnd, Attempts, Call, CallKind, Doubt, History, Outcome},
+    id::{Epoch, Identity, IdentityKind, Name, StepId},
     limits::ValueLimits,
     policy::{Policy, Terms},
-    record::{Header, Payload, Place, Role},
+    record::{Gist, Opens, Payload, Role},
     value::{Fingerprint, canonical},
 };
 
@@ -20,34 +20,35 @@ const UNKNOWN: [Doubt; 5] =
     [Doubt::Timeout, Doubt::Panic, Doubt::Dropped, Doubt::Unlabelled, Doubt::Cancelled];
 
 impl History {
-    pub(super) fn intent(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let number = header.attempt.ok_or("it has no attempt number")?;
+    pub(super) fn intent(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let number = gist.attempt.ok_or("it has no attempt number")?;
         let attempt = Attempt {
             number,
-            at: header.n,
-            started: header.time,
-            epoch: header.epoch,
+            at: gist.n,
+            started: gist.time,
+            epoch: gist.epoch,
             end: AttemptEnd::Open,
         };
-        if header.call.is_none() {
-            let policy = header.policy.ok_or("it does not say under which policy")?;
-            if policy.has_effect() && header.key.is_none() {
+        if gist.call.is_none() {
+            let policy = gist.policy.ok_or("it does not say under which policy")?;
+            if policy.has_effect() && gist.key.is_none() {
                 return Err("it has an effect and no operation key");
             }
             if number != 1 {
                 return Err("the first attempt of a step has the number 1");
             }
-            self.open(header, payloads, CallKind::Step)?;
+            self.open(gist, payloads, CallKind::Step)?;
         }
-        let call = self.subject_at(header.call.unwrap_or(header.n), CallKind::Step)?;
+        let number = self.number_at(gist.call.unwrap_or(gist.n));
+        let call = self.call_mut(number, CallKind::Step)?;
         if call.outcome.is_some() {
             return Err("the call is settled already");
         }
         if let Some(last) = call.attempts.last() {
-            if under_way(last, header.epoch) {
+            if under_way(last, gist.epoch) {
                 return Err("the attempt before is still under way");
             }
-            if last.number.checked_add(1) != Some(number) {
+            if last.number.checked_add(1) != Some(attempt.number) {
                 return Err("its number does not follow that of the attempt before");
             }
         }
@@ -58,61 +59,74 @@ impl History {
     }
 
     /// A record that opens a call.
-    pub(super) fn open(&mut self, header: &Header, payloads: &[Payload], kind: CallKind) -> Fold {
-        let place = header.place.as_ref().ok_or("it does not say which call it opens")?;
+    pub(super) fn open(&mut self, gist: &Gist<'_>, payloads: &[Payload], kind: CallKind) -> Fold {
+        const UNREADABLE: &str = "the name of the call that it opens is no name";
+        let place = &gist.place;
+        let name = place.name.ok_or("it does not say which call it opens")?;
+        let name = name.read().map_err(|_| UNREADABLE)?;
+        // Names come again and again: the first one is shared by all of them.
+        let (name, known) = match self.names.get_key_value(&*name) {
+            Some((name, known)) => (name.clone(), *known),
+            None => (Name::new(&*name).map_err(|_| UNREADABLE)?, None),
+        };
+        let identity = place.identity.unwrap_or(IdentityKind::Positional);
         let args = bytes(payloads, Role::Args);
-        let id = self.step_id(place, args.as_deref())?;
-        if kind == CallKind::Timer && header.due.is_none() {
+        let id = self.step_id(place, identity, name, args.as_deref())?;
+        if kind == CallKind::Timer && gist.due.is_none() {
             return Err("it does not say when the timer fires");
         }
-        let known = self.identity_kind(&id.name);
-        if kind == CallKind::Step && known.is_some_and(|k| k != place.kind) {
+        if kind == CallKind::Step && known.is_some_and(|k| k != identity) {
             return Err("the step's name has another kind of identity in this thread");
         }
         let number = self.calls.len();
-        match self.by_id.entry(kind).or_default().entry(id.clone()) {
-            Entry::Occupied(_) => return Err("the call is open already"),
-            Entry::Vacant(vacant) => vacant.insert(number),
-        };
+        let hash = self.hash_of(kind, &id);
+        if self.number_with(hash, kind, &id).is_some() {
+            return Err("the call is open already");
+        }
+        let key = gist.key.map(shared).transpose()?;
+        self.index.insert(hash, number);
         if kind == CallKind::Step {
             if known.is_none() {
-                self.kinds.insert(id.name.clone(), place.kind);
+                self.names.insert(id.name.clone(), Some(identity));
             }
-            self.unsettled.insert(number);
+            self.unsettled.push(number);
         }
-        let commitments = &header.payloads;
-        let shown = commitments.iter().find(|c| c.role == Role::Shown);
         let read = kind == CallKind::Clock;
-        let answer = Answer::Time(header.time);
+        let answer = Answer::Time(gist.time);
         self.calls.push(Call {
             kind,
             id,
-            opened: header.n,
-            opened_time: header.time,
-            terms: header.policy.map(|policy| terms(header, policy)),
-            key: header.key.clone(),
+            opened: gist.n,
+            opened_time: gist.time,
+            terms: gist.policy.map(|policy| terms(gist, policy)),
+            key,
             args,
-            shown: shown.map(|c| c.hash),
-            due: header.due,
-            // Nearly every step has one, and a vector that grows begins with four.
-            attempts: Vec::with_capacity(usize::from(kind == CallKind::Step)),
+            shown: gist.shown,
+            due: gist.due,
+            attempts: Attempts::default(),
             probes: 0,
             probe_due: None,
             late: Vec::new(),
-            outcome: read.then_some(Outcome { position: header.n, answer }),
+            outcome: read.then_some(Outcome { position: gist.n, answer }),
         });
         Ok(())
     }
 
-    fn step_id(&self, place: &Place, args: Option<&[u8]>) -> Result<StepId, &'static str> {
-        let name = place.name.clone();
-        Ok(match place.kind {
+    fn step_id(
+        &self,
+        place: &Opens<'_>,
+        identity: IdentityKind,
+        name: Name,
+        args: Option<&[u8]>,
+    ) -> Result<StepId, &'static str> {
+        Ok(match identity {
             IdentityKind::Positional => {
-                StepId::positional(place.episode, place.branch.clone(), name, place.occurrence)
+                let branch = place.branch.read();
+                let branch = branch.map_err(|_| "the branch of the call that it opens is none")?;
+                StepId::positional(place.episode, branch, name, place.occurrence)
             }
             IdentityKind::Key => {
-                let key = place.business_key.as_deref();
-                let key = key.ok_or("its business key is missing")?;
+                let key = owned(place.business_key.ok_or("its business key is missing")?)?;
                 let identity = Identity::key(key);
                 StepId::scoped(name, identity.map_err(|_| "its business key is no key")?)
             }
@@ -128,60 +142,62 @@ impl History {
         })
     }
 
-    pub(super) fn done(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let answer = if header.why.as_deref() == Some("result_not_stored") {
+    pub(super) fn done(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let answer = if gist.why.is_some_and(|why| why.is("result_not_stored")) {
             bytes(payloads, Role::Error).map_or(Answer::Erased, Answer::Unstored)
         } else {
             bytes(payloads, Role::Result).map_or(Answer::Erased, Answer::Value)
         };
-        self.running(header)?;
-        self.settle(header, CallKind::Step, answer)
+        let number = self.running(gist)?;
+        self.settle(gist, number, answer)
     }
 
-    pub(super) fn fail(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let call = self.running(header)?;
+    pub(super) fn fail(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let number = self.running(gist)?;
+        let call = self.call_mut(Some(number), CallKind::Step)?;
         let read = call.terms.is_some_and(|t| !t.policy.has_effect());
-        match header.why.as_deref() {
+        match gist.why.map(owned).transpose()?.as_deref() {
             Some("terminal" | "exhausted") => {
                 let answer = bytes(payloads, Role::Error).map_or(Answer::Erased, Answer::Failed);
-                self.settle(header, CallKind::Step, answer)
+                self.settle(gist, number, answer)
             }
             Some("not_started") => end_attempt(call, AttemptEnd::NotStarted),
-            Some("not_applied") => end_attempt(call, AttemptEnd::NoEffect(header.due)),
+            Some("not_applied") => end_attempt(call, AttemptEnd::NoEffect(gist.due)),
             Some(why) if read && unknown(why).is_some() => {
-                end_attempt(call, AttemptEnd::NoEffect(header.due))
+                end_attempt(call, AttemptEnd::NoEffect(gist.due))
             }
             _ => Err("it does not say why nothing can have happened"),
         }
     }
 
-    pub(super) fn unknown(&mut self, header: &Header) -> Fold {
-        let why = header.why.as_deref().and_then(unknown);
-        let why = why.ok_or("it does not say why")?;
-        let call = self.running(header)?;
+    pub(super) fn unknown(&mut self, gist: &Gist<'_>) -> Fold {
+        let why = gist.why.map(owned).transpose()?;
+        let why = why.as_deref().and_then(unknown).ok_or("it does not say why")?;
+        let number = self.running(gist)?;
+        let call = self.call_mut(Some(number), CallKind::Step)?;
         if call.terms.is_some_and(|t| !t.policy.has_effect()) {
             return Err("a read has no effect that could be unknown");
         }
-        end_attempt(call, AttemptEnd::Ambiguous(why, header.due))
+        end_attempt(call, AttemptEnd::Ambiguous(why, gist.due))
     }
 
-    pub(super) fn resolve(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let by_person = header.by.as_deref() != Some(PROBE);
-        let verdict = header.verdict.as_deref();
-        let opened = self.subject(header, CallKind::Step)?.opened;
+    pub(super) fn resolve(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let by_person = !gist.by.is_some_and(|by| by.is(PROBE));
+        let verdict = gist.verdict.map(owned).transpose()?;
+        let verdict = verdict.as_deref();
+        let number = self.subject(gist, CallKind::Step)?;
         if verdict == Some("unreadable") {
-            return self.not_given(header, payloads);
+            return self.not_given(number, payloads);
         }
-        let number = self.number_at(opened);
-        let again = number
-            .and_then(|number| self.calls.get(number))
-            .is_some_and(|call| by_person && self.may_be_settled_again(call));
-        let call = self.subject_at(opened, CallKind::Step)?;
+        let call = self.calls.get(number);
+        let again = call.is_some_and(|call| by_person && self.may_be_settled_again(call));
+        let call = self.call_mut(Some(number), CallKind::Step)?;
+        let opened = call.opened;
         if call.outcome.is_some() && !again {
             return Err("the call is settled already");
         }
         let last = call.attempts.last_mut().ok_or("the step has no attempt")?;
-        if under_way(last, header.epoch) {
+        if under_way(last, gist.epoch) {
             return Err("an attempt is still under way");
         }
         match verdict {
@@ -191,134 +207,141 @@ impl History {
                 let role = if happened { Role::Result } else { Role::Error };
                 let answer = if happened { Answer::Value } else { Answer::Failed };
                 let answer = bytes(payloads, role).map_or(Answer::Erased, answer);
-                self.settle(header, CallKind::Step, answer)?;
+                self.settle(gist, number, answer)?;
             }
             Some("did_not_happen") => {
                 let died = last.end == AttemptEnd::Open;
                 last.end = AttemptEnd::Cleared { by_person, died };
                 call.outcome = None;
-                self.unsettled.extend(number);
+                self.reopen(number);
             }
             Some("inconclusive") if call.outcome.is_none() => {
                 call.probes = call.probes.saturating_add(1);
-                call.probe_due = header.due;
+                call.probe_due = gist.due;
                 return Ok(());
             }
             _ => return Err("it does not say what was found"),
         }
         if by_person {
-            self.said.say(opened, header.n, verdict != Some("did_not_happen"));
+            self.said.say(opened, gist.n, verdict != Some("did_not_happen"));
         }
         Ok(())
     }
 
     /// What a person said to have happened cannot be given to the code: the step is in doubt as
     /// it was before.
-    fn not_given(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let opened = header.call.unwrap_or_default();
-        let number = self.number_at(opened).ok_or("it is about a call that is not open")?;
+    fn not_given(&mut self, number: usize, payloads: &[Payload]) -> Fold {
         let said = self.calls.get(number).is_some_and(|call| self.said.is_outcome(call));
         if !said {
             return Err("it is about nothing that a person said");
         }
-        let call = self.subject_at(opened, CallKind::Step)?;
+        let call = self.call_mut(Some(number), CallKind::Step)?;
+        let opened = call.opened;
         call.outcome = None;
         end_attempt(call, AttemptEnd::Ambiguous(Doubt::Unreadable, None))?;
-        self.unsettled.insert(number);
+        self.reopen(number);
         let why = bytes(payloads, Role::Error).and_then(|bytes| failure(&bytes));
         self.said.misread(opened, why.map(|why| why.message.into()));
         Ok(())
     }
 
-    pub(super) fn late(&mut self, header: &Header) -> Fold {
-        let number = header.attempt.ok_or("it has no attempt number")?;
-        let call = self.subject(header, CallKind::Step)?;
+    pub(super) fn late(&mut self, gist: &Gist<'_>) -> Fold {
+        let number = gist.attempt.ok_or("it has no attempt number")?;
+        let call = self.subject(gist, CallKind::Step)?;
+        let call = self.call_mut(Some(call), CallKind::Step)?;
         if !call.attempts.iter().any(|a| a.number == number) {
             return Err("the step has no such attempt");
         }
-        call.late.push(header.n);
+        call.late.push(gist.n);
         Ok(())
     }
 
-    pub(super) fn fired(&mut self, header: &Header) -> Fold {
-        let timer = self.subject(header, CallKind::Timer)?;
-        if timer.due.is_some_and(|due| header.time < due) {
+    pub(super) fn fired(&mut self, gist: &Gist<'_>) -> Fold {
+        let number = self.subject(gist, CallKind::Timer)?;
+        let timer = self.call_mut(Some(number), CallKind::Timer)?;
+        if timer.due.is_some_and(|due| gist.time < due) {
             return Err("the timer is not due yet");
         }
-        self.settle(header, CallKind::Timer, Answer::Fired)
+        self.settle(gist, number, Answer::Fired)
     }
 
-    pub(super) fn approval(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let granted = match header.verdict.as_deref() {
+    pub(super) fn approval(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let granted = match gist.verdict.map(owned).transpose()?.as_deref() {
             Some("granted") => true,
             Some("denied") => false,
             _ => return Err("it does not say what was decided"),
         };
         let answer = Answer::Decided {
             granted,
-            by: header.by.clone().unwrap_or_else(|| "".into()),
+            by: gist.by.map(shared).transpose()?.unwrap_or_default(),
             reason: bytes(payloads, Role::Note),
         };
-        self.settle(header, CallKind::Approval, answer)
+        let number = self.subject(gist, CallKind::Approval)?;
+        self.settle(gist, number, answer)
     }
 
     /// Whether a run of this epoch may still be carrying out an attempt.
     pub(super) fn under_way(&self, epoch: Epoch) -> bool {
-        let unsettled = self.unsettled.iter();
-        let mut last = unsettled.filter_map(|number| self.calls.get(*number)?.attempts.last());
+        let mut last = self.unsettled().filter_map(|call| call.attempts.last());
         last.any(|attempt| under_way(attempt, epoch))
     }
 
     /// Gives a call its outcome.
-    fn settle(&mut self, header: &Header, kind: CallKind, answer: Answer) -> Fold {
-        let position = header.n;
-        let call = self.subject(header, kind)?;
+    fn settle(&mut self, gist: &Gist<'_>, number: usize, answer: Answer) -> Fold {
+        let call = self.calls.get_mut(number).ok_or(NOT_OPEN)?;
         if call.outcome.is_some() {
             return Err("the call is settled already");
         }
         if let Some(last) = call.attempts.last_mut() {
             last.end = AttemptEnd::Settled;
         }
-        call.outcome = Some(Outcome { position, answer });
-        let opened = call.opened;
-        if let Some(number) = self.number_at(opened) {
-            self.unsettled.remove(&number);
+        call.outcome = Some(Outcome { position: gist.n, answer });
+        if call.kind == CallKind::Step {
+            self.forget_settled();
         }
         Ok(())
     }
 
-    /// The step whose attempt under way the record is about.
-    fn running(&mut self, header: &Header) -> Result<&mut Call, &'static str> {
-        let number = header.attempt.ok_or("it has no attempt number")?;
-        let call = self.subject(header, CallKind::Step)?;
+    /// The number of the step whose attempt under way the record is about.
+    fn running(&self, gist: &Gist<'_>) -> Result<usize, &'static str> {
+        let attempt = gist.attempt.ok_or("it has no attempt number")?;
+        let number = self.subject(gist, CallKind::Step)?;
+        let call = self.calls.get(number).ok_or(NOT_OPEN)?;
         if call.outcome.is_some() {
             return Err("the call is settled already");
         }
         let last = call.attempts.last().ok_or("the step has no attempt")?;
-        if last.number != number || last.end != AttemptEnd::Open {
+        if last.number != attempt || last.end != AttemptEnd::Open {
             return Err("the attempt has ended already");
         }
-        if last.epoch != header.epoch {
+        if last.epoch != gist.epoch {
             return Err("the attempt died with its run; its result can only be late");
         }
-        Ok(call)
+        Ok(number)
     }
 
-    fn subject(&mut self, header: &Header, kind: CallKind) -> Result<&mut Call, &'static str> {
-        let opened = header.call;
-        self.subject_at(opened.ok_or("it does not say which call it is about")?, kind)
-    }
-
-    fn subject_at(&mut self, opened: Position, kind: CallKind) -> Result<&mut Call, &'static str> {
-        let number = self.number_at(opened);
-        let call = number.and_then(|number| self.calls.get_mut(number));
-        let call = call.ok_or("it is about a call that is not open")?;
-        if call.kind != kind {
-            return Err("it is about a call of another kind");
+    /// The number of the call that the record is about.
+    fn subject(&self, gist: &Gist<'_>, kind: CallKind) -> Result<usize, &'static str> {
+        let opened = gist.call.ok_or("it does not say which call it is about")?;
+        let number = self.number_at(opened).ok_or(NOT_OPEN)?;
+        match self.calls.get(number) {
+            Some(call) if call.kind == kind => Ok(number),
+            _ => Err(OTHER_KIND),
         }
-        Ok(call)
+    }
+
+    fn call_mut(
+        &mut self,
+        number: Option<usize>,
+        kind: CallKind,
+    ) -> Result<&mut Call, &'static str> {
+        let call = number.and_then(|number| self.calls.get_mut(number)).ok_or(NOT_OPEN)?;
+        if call.kind == kind { Ok(call) } else { Err(OTHER_KIND) }
     }
 }
+
+const NOT_OPEN: &str = "it is about a call that is not open";
+const OTHER_KIND: &str = "it is about a call of another kind";
 
 /// Whether a run of this epoch may still be carrying out the attempt.
 fn under_way(attempt: &Attempt, epoch: Epoch) -> bool {
@@ -335,15 +358,15 @@ fn end_attempt(call: &mut Call, end: AttemptEnd) -> Fold {
     Ok(())
 }
 
-fn terms(header: &Header, policy: Policy) -> Terms {
+fn terms(gist: &Gist<'_>, policy: Policy) -> Terms {
     let default = Terms::of(policy);
     let millis = |ms: Option<u64>, or: Duration| ms.map_or(or, Duration::from_millis);
     Terms {
         policy,
-        timeout: millis(header.timeout_ms, default.timeout),
-        window: header.window_ms.map(Duration::from_millis),
-        quiet: millis(header.quiet_ms, default.quiet),
-        abandon: header.abandon,
-        attempts_max: header.attempts_max.unwrap_or(default.attempts_max),
+        timeout: millis(gist.timeout_ms, default.timeout),
+        window: gist.window_ms.map(Duration::from_millis),
+        quiet: millis(gist.quiet_ms, default.quiet),
+        abandon: gist.abandon,
+        attempts_max: gist.attempts_max.unwrap_or(default.attempts_max),
     }
 }

@@ -2,13 +2,15 @@
 
 mod calls;
 
+use std::{borrow::Cow, sync::Arc};
+
 use super::{CallKind, Cancellation, End, History, Signal, Start};
 use crate::{
     bytes::Bytes,
     failure::Failure,
     id::Position,
     limits::ValueLimits,
-    record::{Header, Kind, Payload, Role},
+    record::{Gist, Header, HeaderError, Kind, Payload, Record, Role, Text},
     row::Status,
     value,
 };
@@ -48,77 +50,101 @@ fn is_fact(kind: &Kind) -> bool {
     )
 }
 
+/// A stored record that cannot be taken in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// Its header cannot be read.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// It does not fit its thread.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+}
+
 impl History {
-    /// Takes in the next record. Its hash has been checked before. A record that is refused leaves
-    /// the history as it was.
+    /// Takes in the next record, as a home gives it: its integrity was checked there. Of its
+    /// header no more is read than this needs. A record that is refused leaves the history as it
+    /// was.
+    ///
+    /// # Errors
+    /// The header cannot be read, or [`apply`](Self::apply) refuses the record.
+    pub fn replay(&mut self, record: &Record) -> Result<(), ReplayError> {
+        let gist = Gist::read(&record.header)?;
+        Ok(self.take_in(&gist, &record.payloads)?)
+    }
+
+    /// Takes in the next record, whose header is read already. A record that is refused leaves the
+    /// history as it was.
     ///
     /// # Errors
     /// The record does not fit the ones before it, or is of a kind that this build does not know.
     pub fn apply(&mut self, header: &Header, payloads: &[Payload]) -> Result<(), HistoryError> {
-        let begins_run = matches!(header.kind, Kind::ThreadStart | Kind::ThreadResume);
-        let run = if begins_run { header.n } else { self.run };
-        let folded = self.follows(header, run).and_then(|()| self.fold(header, payloads));
-        folded.map_err(|why| HistoryError {
-            n: header.n,
-            kind: header.kind.as_str().to_owned(),
-            why,
-        })?;
-        self.said.passed(header);
+        self.take_in(&Gist::from(header), payloads)
+    }
+
+    fn take_in(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Result<(), HistoryError> {
+        // Every header has a kind; without one nothing follows.
+        let kind = gist.kind.as_ref().unwrap_or(&Kind::ThreadFork);
+        let begins_run = matches!(kind, Kind::ThreadStart | Kind::ThreadResume);
+        let run = if begins_run { gist.n } else { self.run };
+        let folded = self.follows(gist, kind, run).and_then(|()| self.fold(gist, kind, payloads));
+        folded.map_err(|why| HistoryError { n: gist.n, kind: kind.as_str().to_owned(), why })?;
+        self.said.passed(gist, kind);
         self.next += 1;
-        self.time = header.time;
-        self.epoch = header.epoch;
+        self.time = gist.time;
+        self.epoch = gist.epoch;
         self.run = run;
         Ok(())
     }
 
     /// What holds for records of every kind.
-    fn follows(&self, header: &Header, run: Position) -> Fold {
-        let starts = header.kind == Kind::ThreadStart;
-        if header.n != self.next {
+    fn follows(&self, gist: &Gist<'_>, kind: &Kind, run: Position) -> Fold {
+        let starts = *kind == Kind::ThreadStart;
+        if gist.n != self.next {
             return Err("its position is not the next one");
         }
-        if header.thread != self.thread {
+        if !gist.thread.is(self.thread.as_str()) {
             return Err("it is of another thread");
         }
-        if header.time < self.time {
+        if gist.time < self.time {
             return Err("its time is before that of the record before");
         }
-        if header.epoch < self.epoch {
+        if gist.epoch < self.epoch {
             return Err("its epoch is below that of the record before");
         }
-        if header.run != run {
+        if gist.run != run {
             return Err("it does not belong to the thread's last run");
         }
-        if starts && header.n > 0 {
+        if starts && gist.n > 0 {
             return Err("a thread starts with its first record only");
         }
-        if !starts && header.n == 0 && !self.thread.is_reserved() {
+        if !starts && gist.n == 0 && !self.thread.is_reserved() {
             return Err("a thread begins with thread.start");
         }
-        if self.end.is_some() && !is_fact(&header.kind) {
+        if self.end.is_some() && !is_fact(kind) {
             return Err("the thread has ended");
         }
         Ok(())
     }
 
-    fn fold(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        match &header.kind {
-            Kind::ThreadStart => self.thread_start(header, payloads),
-            Kind::ThreadContinue => self.thread_continue(header, payloads),
-            Kind::ThreadEnd => self.thread_end(header, payloads),
-            Kind::StepIntent => self.intent(header, payloads),
-            Kind::StepDone => self.done(header, payloads),
-            Kind::StepFail => self.fail(header, payloads),
-            Kind::StepUnknown => self.unknown(header),
-            Kind::StepResolve => self.resolve(header, payloads),
-            Kind::StepLate => self.late(header),
-            Kind::TimerSet => self.open(header, payloads, CallKind::Timer),
-            Kind::ApprovalRequest => self.open(header, payloads, CallKind::Approval),
-            Kind::Clock => self.open(header, payloads, CallKind::Clock),
-            Kind::TimerFired => self.fired(header),
-            Kind::ApprovalDecide => self.approval(header, payloads),
-            Kind::Signal => self.signal(header, payloads),
-            Kind::Marker => self.marker_set(header),
+    fn fold(&mut self, gist: &Gist<'_>, kind: &Kind, payloads: &[Payload]) -> Fold {
+        match kind {
+            Kind::ThreadStart => self.thread_start(gist, payloads),
+            Kind::ThreadContinue => self.thread_continue(gist, payloads),
+            Kind::ThreadEnd => self.thread_end(gist, payloads),
+            Kind::StepIntent => self.intent(gist, payloads),
+            Kind::StepDone => self.done(gist, payloads),
+            Kind::StepFail => self.fail(gist, payloads),
+            Kind::StepUnknown => self.unknown(gist),
+            Kind::StepResolve => self.resolve(gist, payloads),
+            Kind::StepLate => self.late(gist),
+            Kind::TimerSet => self.open(gist, payloads, CallKind::Timer),
+            Kind::ApprovalRequest => self.open(gist, payloads, CallKind::Approval),
+            Kind::Clock => self.open(gist, payloads, CallKind::Clock),
+            Kind::TimerFired => self.fired(gist),
+            Kind::ApprovalDecide => self.approval(gist, payloads),
+            Kind::Signal => self.signal(gist, payloads),
+            Kind::Marker => self.marker_set(gist),
             Kind::Unknown(_) => Err("this build does not know its kind; use a newer build"),
             // Written by later builds of format 1: this one cannot replay them.
             Kind::ThreadFork
@@ -142,42 +168,39 @@ impl History {
         }
     }
 
-    fn thread_start(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let workflow = header.workflow.clone().ok_or("it names no workflow")?;
+    fn thread_start(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let workflow = shared(gist.workflow.ok_or("it names no workflow")?)?;
+        let build = gist.build.map(shared).transpose()?;
         self.input = bytes(payloads, Role::Input);
-        self.start = Some(Start {
-            workflow,
-            input: bytes(payloads, Role::Input),
-            time: header.time,
-            build: header.build.clone(),
-        });
+        self.start =
+            Some(Start { workflow, input: bytes(payloads, Role::Input), time: gist.time, build });
         Ok(())
     }
 
     /// The next episode: positional identities begin anew, signals that were not delivered go
     /// over, and so do calls identified by key or by arguments.
-    fn thread_continue(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
+    fn thread_continue(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
         if self.start.is_none() {
             return Err("the thread has not started");
         }
-        if !header.carry.is_sorted_by(|a, b| a < b) {
+        if !gist.carry.is_sorted_by(|a, b| a < b) {
             return Err("the positions that it carries over are not in their order");
         }
-        if self.under_way(header.epoch) {
+        if self.under_way(gist.epoch) {
             return Err("an attempt is still under way");
         }
         self.episode = self.episode.checked_add(1).ok_or("it has too many episodes")?;
-        self.episode_from = header.n;
+        self.episode_from = gist.n;
         self.input = bytes(payloads, Role::Input);
         for queue in self.signals.values_mut() {
-            queue.retain(|signal| header.carry.binary_search(&signal.position).is_ok());
+            queue.retain(|signal| gist.carry.binary_search(&signal.position).is_ok());
         }
         self.markers.clear();
         Ok(())
     }
 
-    fn thread_end(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let status = match header.verdict.as_deref() {
+    fn thread_end(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let status = match gist.verdict.map(owned).transpose()?.as_deref() {
             Some("done") => Status::Done,
             Some("failed") => Status::Failed,
             Some("cancelled") => Status::Cancelled,
@@ -185,25 +208,25 @@ impl History {
         };
         let failure = bytes(payloads, Role::Error).and_then(|b| failure(&b));
         let result = bytes(payloads, Role::Result);
-        self.end = Some(End { status, position: header.n, result, failure });
+        self.end = Some(End { status, position: gist.n, result, failure });
         Ok(())
     }
 
-    fn signal(&mut self, header: &Header, payloads: &[Payload]) -> Fold {
-        let name = header.why.clone().ok_or("it does not name the signal")?;
+    fn signal(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let name = shared(gist.why.ok_or("it does not name the signal")?)?;
         let value = bytes(payloads, Role::Value);
-        let signal = Signal { position: header.n, value };
+        let signal = Signal { position: gist.n, value };
         self.signals.entry(name).or_default().push(signal);
         Ok(())
     }
 
-    fn marker_set(&mut self, header: &Header) -> Fold {
-        let word = header.why.clone().ok_or("it has no name")?;
+    fn marker_set(&mut self, gist: &Gist<'_>) -> Fold {
+        let word = owned(gist.why.ok_or("it has no name")?)?;
         if &*word == "cancel" {
-            let (position, by) = (header.n, header.by.clone());
+            let (position, by) = (gist.n, gist.by.map(shared).transpose()?);
             self.cancelled.get_or_insert(Cancellation { position, by });
         } else if let Some(name) = word.strip_prefix("patch:") {
-            let set = match header.verdict.as_deref() {
+            let set = match gist.verdict.map(owned).transpose()?.as_deref() {
                 Some("true") => true,
                 Some("false") => false,
                 _ => return Err("it does not say what was answered"),
@@ -212,6 +235,16 @@ impl History {
         }
         Ok(())
     }
+}
+
+const UNREADABLE: &str = "a text in its header cannot be read";
+
+fn owned(text: Text<'_>) -> Result<Cow<'_, str>, &'static str> {
+    text.read().map_err(|_| UNREADABLE)
+}
+
+fn shared(text: Text<'_>) -> Result<Arc<str>, &'static str> {
+    owned(text).map(Arc::from)
 }
 
 fn bytes(payloads: &[Payload], role: Role) -> Option<Bytes> {

@@ -98,8 +98,15 @@ impl Thread {
         let read = record.verify(&LOG_ID, &before).unwrap();
         assert_eq!(read, header, "what is written is what is read");
         let unchanged = format!("{:?}", self.history);
+        let mut replaying = self.history.clone();
+        let replayed = replaying.replay(&record).map_err(|error| error.to_string());
+        assert_eq!(
+            replayed,
+            self.history.clone().apply(&read, &record.payloads).map_err(|e| e.to_string())
+        );
         match self.history.apply(&read, &record.payloads) {
             Ok(()) => {
+                assert_eq!(format!("{replaying:?}"), format!("{:?}", self.history));
                 self.pen = pen;
                 let n = header.n;
                 self.last = Some((header, record.hash));
