@@ -11,8 +11,11 @@
 //! - **Durable before told.** A future that resolves to `Ok` speaks of durable state, and
 //!   observers ([`Checkpointer::read`], [`Checkpointer::list`], [`Checkpointer::log`]) are served
 //!   durable state only.
-//! - **Verified before served.** A record whose hash or payload commitment does not match is
-//!   [`StoreError::Damaged`], never returned.
+//! - **Verified before served.** A record that is not as it was written is
+//!   [`StoreError::Damaged`], never returned. How a home knows is its own affair: by each record's
+//!   hash and commitments, or by one hash that it keeps over all that it reads at once. A replay
+//!   relies on it and hashes nothing again; whoever checks evidence relies on nothing and checks
+//!   every record by itself ([`Record::verify`]).
 //! - **Fail-stop.** After [`StoreError::Unknown`] or [`StoreError::Failed`] from a write, the
 //!   handle takes no more writes; the outcome is learned by reopening and reading.
 //!

@@ -55,7 +55,7 @@ impl Approval {
         name: &str,
         shown: &S,
     ) -> Self {
-        let limits = shared.lock().limits;
+        let limits = shared.limits;
         let shown = value::encode(shown, &limits).map_err(|e| {
             let kind = WorkflowErrorKind::NotRecordable;
             WorkflowError::of_call(kind, name, Failure::of(&e))

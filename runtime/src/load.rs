@@ -48,6 +48,7 @@ pub(crate) async fn load(
     let (identity, thread) = (store.identity(), &lease.thread);
     let mut history = History::new(thread.clone(), identity.secret);
     history.expect(lease.next);
+    let mut head = lease.head;
     let mut reading = match lease.next {
         0 => None,
         _ => Some(Reading::begin(store.read(thread, 0, READ_BYTES)).await),
@@ -64,16 +65,17 @@ pub(crate) async fn load(
                 n: *n,
                 why: why(&error).into(),
             })?;
+            head = record.hash;
         }
     }
-    if history.next() != lease.next {
+    if history.next() < lease.next {
         return Err(StoreError::Damaged {
             thread: thread.clone(),
             n: history.next(),
             why: format!("the thread has {} records and this one is missing", lease.next).into(),
         });
     }
-    let pen = Pen::behind(identity.log_id, lease.epoch, &history, lease.head);
+    let pen = Pen::behind(identity.log_id, lease.epoch, &history, head);
     Ok((history, pen))
 }
 

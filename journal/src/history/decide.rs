@@ -50,20 +50,33 @@ pub enum Decision {
     Diverged(Divergence),
 }
 
+/// In what way `call` disagrees with the records, if it does; `recorded` is its number among the
+/// recorded calls.
+#[must_use]
+pub fn diverged(
+    history: &History,
+    call: &Declared<'_>,
+    recorded: Option<usize>,
+) -> Option<Divergence> {
+    let recorded = recorded.and_then(|number| history.calls().get(number));
+    // A recorded identity is of the kind that its name has.
+    match recorded {
+        Some(recorded) => other_arguments(recorded, call),
+        None => other_identity(history, call),
+    }
+}
+
 /// Decides what may happen to `call` at `now`. Pure and total: it depends on its arguments only
 /// and answers for every history.
 #[must_use]
 pub fn decide(history: &History, call: &Declared<'_>, now: StoreTime) -> Decision {
-    if let Some(divergence) = other_identity(history, call) {
+    let number = history.number(call.kind, call.id);
+    if let Some(divergence) = diverged(history, call, number) {
         return Decision::Diverged(divergence);
     }
-    let recorded = history.number(call.kind, call.id).and_then(|n| history.calls().get(n));
-    let Some(recorded) = recorded else {
+    let Some(recorded) = number.and_then(|number| history.calls().get(number)) else {
         return Decision::Open;
     };
-    if let Some(divergence) = other_arguments(recorded, call) {
-        return Decision::Diverged(divergence);
-    }
     if let Some(outcome) = &recorded.outcome {
         return Decision::Outcome(outcome.position);
     }

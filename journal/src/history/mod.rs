@@ -16,7 +16,7 @@ mod said;
 use std::{collections::HashMap, fmt, hash::BuildHasher, sync::Arc};
 
 pub use call::{Answer, Attempt, AttemptEnd, Attempts, Call, CallKind, Doubt, Outcome, Standing};
-pub use decide::{Decision, Declared, decide};
+pub use decide::{Decision, Declared, decide, diverged};
 pub use divergence::{Divergence, DivergenceKind, Instead};
 pub use ended::{EndKind, EndRecord, Ended, ended};
 pub use fold::{HistoryError, ReplayError};

@@ -117,68 +117,51 @@ impl<'a> Gist<'a> {
         }
     }
 
+    /// Members stand in the order of their names, so that most are met by going once through the
+    /// usual ones; what is left is looked up by its name.
     fn members(&mut self, scan: &mut Scan<'a>) -> Result<u8, Expected> {
         let mut seen = 0;
         scan.expect(b'{', "an object")?;
-        loop {
+        'members: loop {
+            macro_rules! usual {
+                ($($name:literal: $read:expr),*) => {$(
+                    if scan.pass($name) {
+                        $read;
+                        if !scan.take(b',') {
+                            break 'members;
+                        }
+                    }
+                )*};
+            }
+            usual! {
+                b"\"att\":": self.attempt = Some(scan.small()?),
+                b"\"att_max\":": self.attempts_max = Some(scan.small()?),
+                b"\"call\":": self.call = Some(scan.integer()?),
+                b"\"e\":": { self.epoch = Epoch(scan.integer()?); seen |= required::EPOCH },
+                b"\"k\":": { self.kind = Some(scan.kind()?); seen |= required::KIND },
+                b"\"key\":": self.key = Some(scan.text()?),
+                b"\"n\":": { self.n = scan.integer()?; seen |= required::N },
+                b"\"occ\":": self.place.occurrence = scan.small()?,
+                b"\"pay\":": self.payloads(scan)?,
+                b"\"pol\":": self.policy = Some(scan.policy()?),
+                b"\"run\":": { self.run = scan.integer()?; seen |= required::RUN },
+                b"\"step\":": self.place.name = Some(scan.text()?),
+                b"\"t\":": { self.time = scan.time()?; seen |= required::TIME },
+                b"\"th\":": { self.thread = scan.text()?; seen |= required::THREAD },
+                b"\"timeout_ms\":": self.timeout_ms = Some(scan.integer()?)
+            }
             let name = scan.name()?;
-            seen |= self.member(name, scan)?;
+            if name == b"v" {
+                seen |= if scan.integer()? == VERSION { required::VERSION } else { 0 };
+            } else {
+                self.rare_member(name, scan)?;
+            }
             if !scan.take(b',') {
                 break;
             }
         }
         scan.expect(b'}', "the end of an object")?;
         if scan.rest().is_empty() { Ok(seen) } else { Err("nothing behind it") }
-    }
-
-    /// Reads one member; answers which of the required ones it is.
-    #[inline]
-    fn member(&mut self, name: &[u8], scan: &mut Scan<'a>) -> Result<u8, Expected> {
-        match name {
-            b"att" => self.attempt = Some(scan.small()?),
-            b"att_max" => self.attempts_max = Some(scan.small()?),
-            b"call" => self.call = Some(scan.integer()?),
-            b"e" => {
-                self.epoch = Epoch(scan.integer()?);
-                return Ok(required::EPOCH);
-            }
-            b"k" => {
-                let word = scan.text()?.read()?;
-                self.kind = Some(Kind::from_word(&word));
-                return Ok(required::KIND);
-            }
-            b"key" => self.key = Some(scan.text()?),
-            b"n" => {
-                self.n = scan.integer()?;
-                return Ok(required::N);
-            }
-            b"occ" => self.place.occurrence = scan.small()?,
-            b"pay" => self.payloads(scan)?,
-            b"pol" => {
-                let policy = Policy::from_word(&scan.text()?.read()?);
-                self.policy = Some(policy.ok_or("a known policy in `pol`")?);
-            }
-            b"run" => {
-                self.run = scan.integer()?;
-                return Ok(required::RUN);
-            }
-            b"step" => self.place.name = Some(scan.text()?),
-            b"t" => {
-                self.time = scan.time()?;
-                return Ok(required::TIME);
-            }
-            b"th" => {
-                self.thread = scan.text()?;
-                return Ok(required::THREAD);
-            }
-            b"timeout_ms" => self.timeout_ms = Some(scan.integer()?),
-            b"v" => {
-                let known = scan.integer()? == VERSION;
-                return Ok(if known { required::VERSION } else { 0 });
-            }
-            _ => self.rare_member(name, scan)?,
-        }
-        Ok(0)
     }
 
     /// The members that most records do not have.

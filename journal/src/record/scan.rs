@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::json::{self, Expected};
-use crate::id::StoreTime;
+use super::{
+    json::{self, Expected},
+    kind::Kind,
+};
+use crate::{id::StoreTime, policy::Policy};
 
 /// A text in a header as it stands there, or one in memory.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,15 +73,40 @@ impl<'a> Scan<'a> {
         if self.take(byte) { Ok(()) } else { Err(what) }
     }
 
+    /// Passes over these bytes, if they are the next ones.
     #[inline]
-    fn word<const N: usize>(&mut self, word: &[u8; N], what: Expected) -> Result<(), Expected> {
+    pub(super) fn pass<const N: usize>(&mut self, word: &[u8; N]) -> bool {
         match self.rest.split_first_chunk() {
             Some((first, rest)) if first == word => {
                 self.rest = rest;
-                Ok(())
+                true
             }
-            _ => Err(what),
+            _ => false,
         }
+    }
+
+    /// A kind; those of steps, which are nearly all, before any other.
+    #[inline]
+    pub(super) fn kind(&mut self) -> Result<Kind, Expected> {
+        if self.pass(b"\"step.intent\"") {
+            Ok(Kind::StepIntent)
+        } else if self.pass(b"\"step.done\"") {
+            Ok(Kind::StepDone)
+        } else {
+            self.text()?.read().map(|word| Kind::from_word(&word))
+        }
+    }
+
+    pub(super) fn policy(&mut self) -> Result<Policy, Expected> {
+        let word = self.text()?;
+        let policies = [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce];
+        let policy = policies.into_iter().find(|policy| word.is(policy.as_str()));
+        policy.ok_or("a known policy in `pol`")
+    }
+
+    #[inline]
+    fn word<const N: usize>(&mut self, word: &[u8; N], what: Expected) -> Result<(), Expected> {
+        if self.pass(word) { Ok(()) } else { Err(what) }
     }
 
     /// The name of the next member, and the colon behind it. Names that are known have no escapes.

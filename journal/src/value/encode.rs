@@ -182,7 +182,12 @@ impl Sink for Msgpack {
     }
     #[inline]
     fn text(&mut self, value: &str) -> Written {
-        self.head(&TEXT, value.len(), value.as_bytes())
+        match u8::try_from(value.len()) {
+            // Names of fields, and most texts, are as short as this.
+            Ok(length @ 0..=31) => self.buffer.put(&[0xa0 | length], value.as_bytes()),
+            Ok(length) => self.buffer.put(&[0xd9, length], value.as_bytes()),
+            Err(_) => self.head(&TEXT, value.len(), value.as_bytes()),
+        }
     }
     #[inline]
     fn bytes(&mut self, value: &[u8]) -> Written {

@@ -123,6 +123,9 @@ impl Buffer {
     #[inline]
     pub(crate) fn key(&mut self) {
         let at = self.out.len();
+        if self.marks.capacity() == 0 {
+            self.marks.reserve(8);
+        }
         self.marks.push(Mark { key: at, value: at, end: at });
     }
 

@@ -142,6 +142,32 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Passes over a token; answers how many values a container holds. As [`raw`](Self::raw), for
+    /// those that need not know what it is.
+    #[inline]
+    fn pass(&mut self) -> Result<Option<usize>, ValueError> {
+        let (marker, rest) = self.rest.split_first().ok_or_else(cut_short)?;
+        // Flat values are made of these.
+        let length = match marker {
+            0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => 0,
+            0xa0..=0xbf => usize::from(marker & 0x1f),
+            0xcc | 0xd0 => 1,
+            0xcd | 0xd1 => 2,
+            0xca | 0xce | 0xd2 => 4,
+            0xcb | 0xcf | 0xd3 => 8,
+            0xd9 => 1 + usize::from(*rest.first().ok_or_else(cut_short)?),
+            _ => {
+                return Ok(match self.raw()? {
+                    Token::Array(count) => Some(count),
+                    Token::Map(count) => Some(count.saturating_mul(2)),
+                    _ => None,
+                });
+            }
+        };
+        self.rest = rest.get(length..).ok_or_else(cut_short)?;
+        Ok(None)
+    }
+
     /// Passes over one whole value, however deep, without recursion.
     pub(crate) fn skip(&mut self) -> Result<(), ValueError> {
         let mut pending = 1usize;
@@ -247,24 +273,26 @@ pub fn check(bytes: &[u8], limits: &ValueLimits) -> Result<(), ValueError> {
     }
     let mut reader = Reader::new(bytes);
     let depth_max = depth_max(limits);
-    // What is still to come in every open container, from the outermost.
-    let mut open: Vec<usize> = Vec::new();
+    // How many containers are open, what is still to come in the innermost, and the same for those
+    // around it in which something is still to come. Most values are flat and need none of these.
+    let (mut depth, mut left) = (0, 1usize);
+    let mut around: Vec<(usize, usize)> = Vec::new();
     loop {
-        let inside = match reader.raw()? {
-            Token::Array(count) => Some(count),
-            Token::Map(count) => Some(count.saturating_mul(2)),
-            _ => None,
-        };
-        if let Some(count) = inside {
-            if open.len() >= depth_max {
+        while left == 0 {
+            match around.pop() {
+                Some(outer) => (depth, left) = outer,
+                None => return reader.finish(),
+            }
+        }
+        left -= 1;
+        if let Some(inside) = reader.pass()? {
+            if depth >= depth_max {
                 return Err(ValueError::too_deep(depth_max));
             }
-            open.push(count);
-        }
-        while open.pop_if(|left| *left == 0).is_some() {}
-        match open.last_mut() {
-            Some(left) => *left -= 1,
-            None => return reader.finish(),
+            if left > 0 {
+                around.push((depth, left));
+            }
+            (depth, left) = (depth + 1, inside);
         }
     }
 }

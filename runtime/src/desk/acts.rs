@@ -32,14 +32,14 @@ impl Desk {
         queue.next(&View {
             history,
             declared: &declared,
-            first_unmade: unmade.first().copied(),
+            first_unmade: unmade.first(history),
             delivered,
             now: *now,
         })
     }
 
     pub(crate) fn first_unmade(&self) -> Option<Position> {
-        self.unmade.first().copied()
+        self.unmade.first(&self.history)
     }
 
     /// Offers a call its outcome, and wakes its future.
@@ -53,8 +53,7 @@ impl Desk {
             let signal = self.history.signals(name).get(next);
             signal.map(|s| (s.value.clone().map_or(Answer::Erased, Answer::Value), s.position))
         } else {
-            let recorded = self.history.number(call.kind, &call.id);
-            let recorded = recorded.and_then(|n| self.history.calls().get(n));
+            let recorded = self.recorded(call);
             recorded.and_then(|c| c.outcome.as_ref()).map(|o| (o.answer.clone(), o.position))
         };
         if let Some(call) = self.live.get_mut(&number) {
@@ -107,7 +106,7 @@ impl Desk {
             h.due = due;
         });
         let draft = match shown {
-            Some(shown) => draft.payload(Role::Shown, shown.to_vec()),
+            Some(shown) => draft.payload(Role::Shown, shown),
             None => draft,
         };
         self.append(draft);
@@ -147,7 +146,7 @@ impl Desk {
             }
         });
         if let Some(args) = args {
-            draft = draft.payload(Role::Args, args.to_vec());
+            draft = draft.payload(Role::Args, args);
         }
         let intent = self.append(draft);
         let first_started_at = first.unwrap_or(self.now);
@@ -213,7 +212,7 @@ impl Desk {
     }
 
     /// The call was given its outcome, or dropped.
-    pub(super) fn forget(&mut self, number: u64) -> Option<Call> {
+    pub(super) fn forget(&mut self, number: u64) -> Option<Box<Call>> {
         self.set_work(number, Work::Idle);
         self.queue.remove(number);
         self.live.remove(&number)

@@ -1,12 +1,10 @@
 //! The code's side: making calls, and asking for their outcomes.
 
-use std::{sync::Arc, task::Waker, time::Duration};
+use std::{task::Waker, time::Duration};
 
 use deedbook_journal::{
     failure::Failure,
-    history::{
-        AttemptEnd, CallKind, Decision, Declared, Divergence, DivergenceKind, Doubt, decide,
-    },
+    history::{AttemptEnd, CallKind, Declared, Divergence, DivergenceKind, Doubt, diverged},
     id::{Branch, Identity, Name, Position, StepId},
     policy::{
         Policy::{AtMostOnce, Reconcile},
@@ -16,7 +14,7 @@ use deedbook_journal::{
     value,
 };
 
-use super::{Call, Desk, Identify, Making, Told, Trouble, Work};
+use super::{Call, Desk, Identify, Making, Told, Trouble, Work, os_thread};
 
 /// How much is kept of the reason why a value cannot be read: it may quote the value.
 const MISREAD_CHARS_MAX: usize = 300;
@@ -24,7 +22,7 @@ const MISREAD_CHARS_MAX: usize = 300;
 impl Desk {
     /// Whether this is inside a poll of the workflow's future, and not in a task beside it.
     pub(super) fn polled_here(&self) -> bool {
-        self.polling == Some(std::thread::current().id())
+        self.polling == Some(os_thread())
     }
 
     /// Whether the workflow's own code may speak now: not a body, for bodies are not replayed;
@@ -60,27 +58,21 @@ impl Desk {
             return None;
         }
         let id = self.identify(&making)?;
-        let shown: Arc<str> = id.to_string().into();
-        self.turn.made.get_or_insert_with(|| shown.clone());
-        let args: Option<Arc<[u8]>> = making.args.map(Into::into);
+        self.turn.made.get_or_insert_with(|| id.clone());
         let declared = Declared {
             kind: making.kind,
             id: &id,
             terms: making.terms.as_ref(),
-            args: args.as_deref(),
+            args: making.args.as_deref(),
             redact: &making.redact,
         };
-        let decision = decide(&self.history, &declared, self.now);
-        if let Decision::Diverged(divergence) = decision {
+        let recorded = self.history.number(making.kind, &id);
+        if let Some(divergence) = diverged(&self.history, &declared, recorded) {
             self.trouble(Trouble::Diverged(divergence));
             return None;
         }
-        if let Some(call) = self
-            .history
-            .number(making.kind, &id)
-            .and_then(|number| self.history.calls().get(number))
-        {
-            self.unmade.remove(&call.opened);
+        if let Some(recorded) = recorded {
+            self.unmade.made(recorded);
         }
         let number = self.made;
         self.made += 1;
@@ -92,18 +84,18 @@ impl Desk {
         let call = Call {
             kind: making.kind,
             id,
-            shown,
             terms: making.terms,
             retry: making.retry,
-            args,
+            args: making.args.filter(|_| recorded.is_none()),
             canonical,
             runs: making.runs,
+            recorded,
             asked: false,
             waker: None,
             offer: None,
             work: Work::Idle,
         };
-        self.live.insert(number, call);
+        self.live.insert(number, Box::new(call));
         Some(number)
     }
 
@@ -141,7 +133,7 @@ impl Desk {
                  outcomes; tell them apart with `.id(\"order-7\")`, or give each its own \
                  `ctx.branch(\"left\")`",
                 kind.as_str(),
-                twin.shown,
+                twin.id,
             );
             self.trouble(Trouble::Misused(why));
             return None;
@@ -156,7 +148,7 @@ impl Desk {
     pub(crate) fn ask(&mut self, number: u64, waker: &Waker) -> Told {
         let durable = self.durable;
         if !self.polled_here() {
-            let call = self.live.get(&number).map(|c| c.shown.clone());
+            let call = self.live.get(&number).map(|c| c.id.to_string());
             self.may_speak(|| format!("a poll of {}", call.unwrap_or_default()));
             return Told::Wait;
         }
@@ -172,10 +164,10 @@ impl Desk {
             None => call.waker = Some(waker.clone()),
         }
         if let Some((answer, position)) = call.offer.take() {
-            self.last_taken = (call.shown.clone(), position);
+            self.last_taken = Some((call.id.clone(), position));
             tracing::debug!(
                 thread = %self.history.thread(),
-                step = %call.shown,
+                step = %call.id,
                 position,
                 replayed = position < self.history.live_from(),
                 durable = position < durable,
@@ -247,7 +239,7 @@ impl Desk {
         tracing::info_span!(
             "step",
             thread = %self.history.thread(),
-            step = %call.shown,
+            step = %call.id,
             operation_key = key.as_deref().unwrap_or(""),
             attempt,
             probe,
@@ -256,7 +248,7 @@ impl Desk {
 
     /// A body is polled between these two.
     pub(crate) fn enter_body(&mut self, number: u64) {
-        self.in_body = self.live.get(&number).map(|c| c.shown.clone());
+        self.in_body = self.live.get(&number).map(|c| c.id.clone());
     }
 
     pub(crate) fn leave_body(&mut self) {
@@ -284,7 +276,7 @@ impl Desk {
         let Some(opened) = said.map(|call| call.opened) else {
             return false;
         };
-        let (_, position) = self.last_taken;
+        let position = self.last_taken.as_ref().map_or(0, |(_, position)| *position);
         if taken != number || !self.nothing_follows(position) {
             return false;
         }
@@ -297,7 +289,7 @@ impl Desk {
         self.append_with(draft, Role::Error, &failure);
         self.queue.make(number, call.kind, &call.id);
         self.queue.set_asked(number, true);
-        self.live.insert(number, Call { asked: true, ..call });
+        self.live.insert(number, Box::new(Call { asked: true, ..*call }));
         true
     }
 
@@ -321,7 +313,8 @@ impl Desk {
     }
 
     /// The call whose outcome was taken last, as shown, and the outcome's position.
-    pub(crate) fn last_taken(&self) -> (Arc<str>, Position) {
-        self.last_taken.clone()
+    pub(crate) fn last_taken(&self) -> (String, Position) {
+        let taken = self.last_taken.as_ref();
+        taken.map(|(call, at)| (call.to_string(), *at)).unwrap_or_default()
     }
 }

@@ -8,6 +8,7 @@ mod acts;
 mod calls;
 mod ends;
 mod program;
+mod unmade;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -22,6 +23,7 @@ use deedbook_journal::{
     failure::Failure,
     history::{self, Answer, CallKind, Divergence, Doubt, History},
     id::{Branch, Identity, MessageId, Name, Position, StepId, StoreTime},
+    keyed::Keyed,
     limits::ValueLimits,
     pen::{Draft, Pen},
     policy::Terms,
@@ -31,19 +33,23 @@ use deedbook_journal::{
 };
 use serde::Serialize;
 
+use unmade::Unmade;
+
 use crate::{error::StepError, operation::Operation, random::Random, retry::Retry, wake::Wakeups};
 
 /// A desk and its lock.
 #[derive(Debug)]
 pub(crate) struct Shared {
     desk: Mutex<Desk>,
+    /// What values may be recorded.
+    pub(crate) limits: ValueLimits,
     pub(crate) wakeups: Arc<Wakeups>,
 }
 
 impl Shared {
     pub(crate) fn new(mut desk: Desk, wakeups: Arc<Wakeups>) -> Arc<Self> {
         desk.wakeups = Some(wakeups.clone());
-        Arc::new(Self { desk: Mutex::new(desk), wakeups })
+        Arc::new(Self { limits: desk.limits, desk: Mutex::new(desk), wakeups })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Desk> {
@@ -72,7 +78,7 @@ pub(crate) struct Desk {
     /// Positions below this are durable.
     pub(crate) durable: Position,
     /// Calls that were made and not given their outcome, by the order in which they were made.
-    live: BTreeMap<u64, Call>,
+    live: BTreeMap<u64, Box<Call>>,
     made: u64,
     /// The same calls, sorted by what they need.
     queue: Queue,
@@ -84,10 +90,10 @@ pub(crate) struct Desk {
     deadlines: BTreeSet<(StoreTime, u64)>,
     running: usize,
     /// How often a place was called, and the last call of it.
-    occurrences: HashMap<(CallKind, Branch, Name), (u32, u64)>,
+    occurrences: HashMap<(CallKind, Branch, Name), (u32, u64), Keyed>,
     derivations: HashMap<(Branch, String), u32>,
-    /// Loaded records that open a call which the code has not made yet.
-    unmade: BTreeSet<Position>,
+    /// Recorded calls that the code has not made yet.
+    unmade: Unmade,
     /// How many signals of a name were delivered.
     delivered: HashMap<Arc<str>, usize>,
     /// What the code did in this turn.
@@ -97,11 +103,11 @@ pub(crate) struct Desk {
     /// Whom to tell of trouble that did not come from a poll.
     wakeups: Option<Arc<Wakeups>>,
     /// The call whose body is being polled right now.
-    in_body: Option<Arc<str>>,
+    in_body: Option<StepId>,
     /// The call whose outcome was taken last, and the outcome's position.
-    last_taken: (Arc<str>, Position),
+    last_taken: Option<(StepId, Position)>,
     /// That call itself, in case that it cannot read what it was given.
-    taken: Option<(u64, Call)>,
+    taken: Option<(u64, Box<Call>)>,
     /// The changes that the code asked about.
     patches: HashSet<Arc<str>>,
     /// Late bodies still running (timed out, kept for their evidence), and until when they keep
@@ -122,7 +128,7 @@ pub(crate) struct TurnMarks {
     /// An offer was taken.
     pub(crate) taken: bool,
     /// The first call that was made.
-    pub(crate) made: Option<Arc<str>>,
+    pub(crate) made: Option<StepId>,
 }
 
 /// Why a run cannot go on. Nothing is recorded: the thread stays where it was.
@@ -139,14 +145,16 @@ pub(crate) enum Trouble {
 struct Call {
     kind: CallKind,
     id: StepId,
-    shown: Arc<str>,
     terms: Option<Terms>,
     retry: Retry,
-    args: Option<Arc<[u8]>>,
+    /// Its arguments, unless they are recorded.
+    args: Option<Vec<u8>>,
     /// Under [`Identity::Arguments`]: what the operation key is derived from.
     canonical: Option<Vec<u8>>,
     /// How long a timer runs.
     runs: Duration,
+    /// Its number among the recorded calls, if it was recorded when it was made.
+    recorded: Option<usize>,
     asked: bool,
     waker: Option<Waker>,
     offer: Option<(Answer, Position)>,
@@ -227,8 +235,8 @@ impl Desk {
         limits: ValueLimits,
         now: StoreTime,
     ) -> Self {
-        let episode = history.episode_from();
-        let unmade = history.calls().iter().map(|c| c.opened).filter(|o| *o >= episode).collect();
+        let unmade = Unmade::of(&history);
+        let keyed = Keyed::under(&identity.secret);
         Self {
             durable: pen.next(),
             history,
@@ -247,7 +255,7 @@ impl Desk {
             granted: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             running: 0,
-            occurrences: HashMap::new(),
+            occurrences: HashMap::with_hasher(keyed),
             derivations: HashMap::new(),
             unmade,
             delivered: HashMap::new(),
@@ -255,7 +263,7 @@ impl Desk {
             polling: None,
             wakeups: None,
             in_body: None,
-            last_taken: (Arc::default(), 0),
+            last_taken: None,
             taken: None,
             patches: HashSet::new(),
             late: 0,
@@ -316,7 +324,7 @@ impl Desk {
     }
 
     pub(crate) fn begin_poll(&mut self) {
-        self.polling = Some(std::thread::current().id());
+        self.polling = Some(os_thread());
     }
 
     pub(crate) fn end_poll(&mut self) {
@@ -352,13 +360,19 @@ impl Desk {
     }
 
     fn recorded(&self, call: &Call) -> Option<&history::Call> {
-        let number = self.history.number(call.kind, &call.id)?;
+        let number = call.recorded.or_else(|| self.history.number(call.kind, &call.id))?;
         self.history.calls().get(number)
     }
 
     fn opened(&self, call: &Call) -> Option<Position> {
         self.recorded(call).map(|c| c.opened)
     }
+}
+
+/// The OS thread that asks. Asked of the system once a thread: every call of a workflow asks.
+fn os_thread() -> OsThread {
+    thread_local!(static HERE: OsThread = std::thread::current().id());
+    HERE.with(|id| *id)
 }
 
 fn wake(call: &Call) {

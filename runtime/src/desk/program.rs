@@ -47,10 +47,7 @@ impl Desk {
 
     /// The code does not make calls of this name any more, and says so.
     pub(crate) fn retired(&mut self, name: &str) {
-        let history = &self.history;
-        self.unmade.retain(|opened| {
-            history.opened_at(*opened).is_none_or(|call| call.id.name.as_str() != name)
-        });
+        self.unmade.retire(&self.history, name);
     }
 
     /// The answer to `patched(name)`.

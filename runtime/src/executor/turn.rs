@@ -19,13 +19,13 @@ impl Run {
     /// Polls, offers and acts until there is nothing to do but wait.
     pub(super) fn turn(&mut self) -> After {
         loop {
-            let expires = {
+            let (expires, cancelled) = {
                 let mut desk = self.shared.lock();
                 let expires = desk.expire();
                 desk.wake_bodies(&self.shared.wakeups.take_bodies());
-                expires
+                (expires, desk.history.cancelled())
             };
-            if self.shared.lock().history.cancelled() {
+            if cancelled {
                 return self.wind_down(expires);
             }
             if self.finished.is_some() {
@@ -43,10 +43,13 @@ impl Run {
                 Polled::Ready(Err(Stop::InputUnreadable(why))) => return After::Input(why),
                 Polled::Panicked(message) => return After::Panicked(message),
             }
-            if let Some(trouble) = self.shared.lock().trouble.take() {
+            let (trouble, continues) = {
+                let mut desk = self.shared.lock();
+                (desk.trouble.take(), desk.continues_with.take())
+            };
+            if let Some(trouble) = trouble {
                 return After::Trouble(trouble);
             }
-            let continues = self.shared.lock().continues_with.take();
             if let Some(input) = continues {
                 match self.next_episode(input) {
                     Ok(()) => continue,

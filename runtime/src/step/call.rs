@@ -144,7 +144,7 @@ where
     Fut: Future<Output = Result<T, StepError>> + Send,
 {
     fn deliver(&mut self, number: u64, answer: &Answer) -> Poll<Result<T>> {
-        let limits = self.shared.lock().limits;
+        let limits = self.shared.limits;
         let read = read::<T>(&self.shared, answer, &limits);
         if let Err(DivergenceKind::Unreadable(why)) = &read
             && self.shared.lock().misread(number, type_name::<T>(), why)
@@ -196,7 +196,7 @@ where
         self.waker.get_or_insert_with(|| {
             Arc::new(BodyWaker { wakeups: wakeups.clone(), call: number }).into()
         });
-        let limits = self.shared.lock().limits;
+        let limits = self.shared.limits;
         self.shared.lock().enter_body(number);
         let span = self.span.clone();
         let _entered = span.enter();
@@ -303,7 +303,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// Decodes an outcome for the workflow.
 pub(crate) fn deliver<T: DeserializeOwned>(shared: &Shared, answer: &Answer) -> Poll<Result<T>> {
-    let limits = shared.lock().limits;
+    let limits = shared.limits;
     delivered(shared, read(shared, answer, &limits))
 }
 

@@ -243,11 +243,12 @@ impl<P> Step<P> {
     }
 
     fn making<A: Serialize + ?Sized>(self, args: &A) -> Result<(P, Making)> {
-        let limits = self.shared.lock().limits;
-        let shown = self.name.as_ref().map_or("step", Name::as_str).to_owned();
-        let refuse =
-            |failure| WorkflowError::of_call(WorkflowErrorKind::NotRecordable, &shown, failure);
-        let name = self.name.clone().map_err(|e| refuse(Failure::of(&e)))?;
+        let limits = self.shared.limits;
+        let refuse = |call: &str, failure| {
+            WorkflowError::of_call(WorkflowErrorKind::NotRecordable, call, failure)
+        };
+        let name = self.name.map_err(|e| refuse("step", Failure::of(&e)))?;
+        let refuse = |failure| refuse(name.as_str(), failure);
         let bytes = value::encode(args, &limits).map_err(|e| refuse(Failure::of(&e)))?;
         let identity = match self.identity {
             Identity::Positional => Identify::Positional,
