@@ -542,6 +542,16 @@ mod tests {
         {
             assert!(bad.parse::<StoreTime>().is_err(), "{bad}");
         }
+        let good = "2027-12-31T23:59:59.999999999Z";
+        assert!(good.parse::<StoreTime>().is_ok());
+        for at in 0..good.len() {
+            for byte in [b'/', b':', b'9', b' ', b'a'] {
+                let mut text = good.as_bytes().to_vec();
+                text[at] = byte;
+                let read = StoreTime::from_text(&text);
+                assert!(read.is_none_or(|time| time.text()[..] == text), "{text:?}");
+            }
+        }
     }
 
     #[test]
