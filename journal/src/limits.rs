@@ -36,6 +36,18 @@ pub const POISON_CRASHES_MAX: usize = 3;
 /// How many times a probe is asked before an inconclusive answer is left to a person.
 pub const PROBES_MAX: u32 = 8;
 
+/// The longest wait before another attempt that a body may ask for, in seconds; a longer one is
+/// taken as this. A week.
+pub const RETRY_AFTER_SECS_MAX: u64 = 7 * 24 * 3600;
+
+/// How many deadlines of sleeping threads a book knows in advance; it learns the next ones when
+/// these are over.
+pub const DEADLINES_KNOWN_MAX: usize = 4096;
+
+/// How many notices a book keeps for a watch that does not take them; older ones are missed, and
+/// the watch is told how many.
+pub const NOTICES_KEPT_MAX: usize = 1024;
+
 /// Limits on one stored value, checked before it is written and again before it is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,8 +1,9 @@
 //! The book: what callers hold.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use deedbook_journal::{
+    admit::is_due,
     checkpointer::{Checkpointer, Filter, Message, Page, Posted, ThreadInfo},
     failure::Failure,
     hex,
@@ -17,15 +18,14 @@ use deedbook_journal::{
 use serde::Serialize;
 
 use crate::{
-    clock::{Clock, SystemClock},
+    builder::Builder,
     error::{Error, ErrorKind},
-    executor::{Begin, House},
+    executor::Begin,
     home::Home,
-    options::Options,
     process,
     random::message_id,
     worker::{Settled, Worker},
-    workflow::{Hosted, Workflow},
+    workflow::Workflow,
 };
 
 /// A journal at work: it runs threads, resumes them, and answers for them.
@@ -34,7 +34,7 @@ use crate::{
 /// nothing acknowledged is lost, and what was running is resumed at the next start.
 #[derive(Clone)]
 pub struct Deedbook {
-    worker: Arc<Worker>,
+    pub(crate) worker: Arc<Worker>,
     _last: Arc<LastClone>,
 }
 
@@ -47,17 +47,11 @@ impl Drop for LastClone {
     }
 }
 
-/// A book being put together; see [`Deedbook::open`].
-#[must_use = "a book does nothing until it is started"]
-pub struct Builder {
-    home: Home,
-    hosted: HashMap<Arc<str>, Arc<dyn Hosted>>,
-    twice: Option<&'static str>,
-    clock: Arc<dyn Clock>,
-    options: Options,
-}
-
 impl Deedbook {
+    pub(crate) fn new(worker: Arc<Worker>) -> Self {
+        Self { _last: Arc::new(LastClone(worker.clone())), worker }
+    }
+
     /// Opens the journal in this file; it must exist.
     pub fn open(path: impl AsRef<std::path::Path>) -> Builder {
         Builder::new(Home::Open(path.as_ref().into()))
@@ -139,15 +133,18 @@ impl Deedbook {
         let thread = ThreadId::new(thread)?;
         let settled = self.worker.watch(&thread);
         let info = self.info(&thread).await?.ok_or_else(|| not_found(&thread))?;
-        // A parked thread settles by itself; one that stopped or ended is asked again.
-        let settles = matches!(info.row.status, Status::Waiting | Status::Sleeping);
-        if !settles {
+        // A parked thread settles by itself, unless something was said to it, or came due, that
+        // nobody has noticed yet; one that stopped or ended is asked again.
+        let parked = matches!(info.row.status, Status::Waiting | Status::Sleeping);
+        let now = self.worker.house.store.now().await?;
+        if !parked || is_due(&info.row, info.inbox, now) {
             self.worker.reach(&thread, None);
         }
         self.output::<W>(&thread, settled.await).await
     }
 
-    /// The thread as listed: durable state only. `None` if there is none.
+    /// The thread as listed: durable state only. `None` if there is none. What a thread waits for
+    /// is told by [`Row::waits_for`](crate::Row::waits_for).
     ///
     /// # Errors
     /// The journal failed.
@@ -330,14 +327,14 @@ impl Deedbook {
         Ok(input.map(|input| Begin { workflow, input }))
     }
 
-    async fn info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, Error> {
+    pub(crate) async fn info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, Error> {
         let filter = Filter { prefix: Some(thread.as_str().into()), ..Filter::default() };
         let page = self.worker.house.store.list(&filter, None, 1).await?;
         // Of the ids that begin so, the id itself comes first.
         Ok(page.items.into_iter().next().filter(|info| info.id == *thread))
     }
 
-    async fn history(&self, thread: &ThreadId) -> Result<History, Error> {
+    pub(crate) async fn history(&self, thread: &ThreadId) -> Result<History, Error> {
         let store = &self.worker.house.store;
         let mut history = History::new(thread.clone(), store.identity().secret);
         // What is under way in the run that holds the thread is not in doubt; what earlier runs
@@ -413,7 +410,15 @@ impl Deedbook {
         settled: Result<Settled, tokio::sync::oneshot::error::RecvError>,
     ) -> Result<W::Output, Error> {
         let closed = |_| Error::new(ErrorKind::Closed, "the book is gone").thread(thread);
-        let end: End = settled.map_err(closed)??;
+        self.ended::<W>(thread, settled.map_err(closed)??)
+    }
+
+    /// The result of a thread that has ended.
+    pub(crate) fn ended<W: Workflow>(
+        &self,
+        thread: &ThreadId,
+        end: End,
+    ) -> Result<W::Output, Error> {
         match end.status {
             Status::Done => {
                 let erased =
@@ -467,101 +472,6 @@ impl Resolution {
     }
 }
 
-impl Builder {
-    fn new(home: Home) -> Self {
-        Self {
-            home,
-            hosted: HashMap::new(),
-            twice: None,
-            clock: Arc::new(SystemClock),
-            options: Options::default(),
-        }
-    }
-
-    /// Hosts a workflow: its threads run here.
-    pub fn host<W: Workflow>(mut self, workflow: W) -> Self {
-        if self.hosted.insert(W::NAME.into(), Arc::new(workflow)).is_some() {
-            self.twice = Some(W::NAME);
-        }
-        self
-    }
-
-    /// Takes the time from this clock: for tests.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
-
-    /// The version of your code, recorded with every run and shown with a divergence.
-    pub fn build(mut self, version: impl Into<Arc<str>>) -> Self {
-        self.options.build = Some(version.into());
-        self
-    }
-
-    /// Who runs this book, recorded with every run (`svc:refunds`).
-    pub fn holder(mut self, holder: impl Into<Arc<str>>) -> Self {
-        self.options.holder = holder.into();
-        self
-    }
-
-    /// Limits on every recorded value. Default: depth 64, 16 MiB.
-    pub fn value_limits(mut self, limits: ValueLimits) -> Self {
-        self.options.values = limits;
-        self
-    }
-
-    /// How long a shutdown waits for bodies that are under way. Default 5 s.
-    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
-        self.options.shutdown_grace = grace;
-        self
-    }
-
-    /// How long a cancellation waits for bodies that are under way. Default 30 s.
-    pub fn cancel_grace(mut self, grace: Duration) -> Self {
-        self.options.cancel_grace = grace;
-        self
-    }
-
-    /// How often threads are looked for that became due without this process knowing. Default
-    /// 1 s.
-    pub fn look_every(mut self, time: Duration) -> Self {
-        self.options.look_every = time;
-        self
-    }
-
-    /// Starts: opens the home, and resumes everything that was unfinished.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Open`] if the journal cannot be opened, [`ErrorKind::Conflict`] if two
-    /// workflows have one name.
-    pub async fn start(self) -> Result<Deedbook, Error> {
-        if let Some(name) = self.twice {
-            let why = format!("two workflows named {name:?} are hosted; give one another NAME");
-            return Err(Error::new(ErrorKind::Conflict, why));
-        }
-        let store = self.home.open(&*self.clock).await?;
-        let options = Arc::new(self.options);
-        // A book that hosts nothing only looks, and leaves the journal as it was.
-        let process = if self.hosted.is_empty() {
-            None
-        } else {
-            let mut workflows: Vec<_> = self.hosted.keys().map(|name| &**name).collect();
-            workflows.sort_unstable();
-            Some(process::start(&store, &options, workflows).await?)
-        };
-        let house = House { store, clock: self.clock, options, process };
-        let worker = Worker::new(house, self.hosted);
-        worker.start().await?;
-        Ok(Deedbook { _last: Arc::new(LastClone(worker.clone())), worker })
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("home", &self.home).finish_non_exhaustive()
-    }
-}
-
 fn same_thread(thread: &ThreadId, there: &Begin, begin: &Begin) -> Result<(), Error> {
     if there.workflow != begin.workflow {
         let why = format!(
@@ -595,6 +505,6 @@ fn requests(history: &History) -> String {
     }
 }
 
-fn not_found(thread: &ThreadId) -> Error {
+pub(crate) fn not_found(thread: &ThreadId) -> Error {
     Error::new(ErrorKind::NotFound, "there is no such thread").thread(thread)
 }

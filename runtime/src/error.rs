@@ -1,12 +1,13 @@
 //! The three errors: inside a body, inside a workflow, and outside of both.
 
-use std::{error::Error as StdError, fmt, sync::Arc};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use deedbook_journal::{
     checkpointer::StoreError,
     failure::Failure,
     history::Divergence,
     id::{InvalidName, ThreadId},
+    limits::RETRY_AFTER_SECS_MAX,
     value::ValueError,
 };
 
@@ -31,6 +32,7 @@ use deedbook_journal::{
 pub struct StepError {
     pub(crate) class: Class,
     pub(crate) failure: Failure,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// What is known of a failed attempt.
@@ -48,14 +50,18 @@ impl StepError {
     /// An error from a text.
     #[must_use]
     pub fn new(message: impl AsRef<str>) -> Self {
-        Self { class: Class::Unlabelled, failure: Failure::new(message) }
+        Self::of(Failure::new(message))
     }
 
     /// An error from a boxed one: for `anyhow::Error`, write
     /// `.map_err(|e| StepError::boxed(e.into()))`.
     #[must_use]
     pub fn boxed(error: Box<dyn StdError + Send + Sync>) -> Self {
-        Self { class: Class::Unlabelled, failure: Failure::of(&*error) }
+        Self::of(Failure::of(&*error))
+    }
+
+    fn of(failure: Failure) -> Self {
+        Self { class: Class::Unlabelled, failure, retry_after: None }
     }
 
     /// Says that the attempt failed for good: no other attempt is made, and the step has failed.
@@ -73,6 +79,51 @@ impl StepError {
         self
     }
 
+    /// Says when another attempt makes sense, if one is made at all: not before this time is over
+    /// (a downstream that says `429` or `503` often says how long). It takes the place of the
+    /// wait of [`Retry`](crate::Retry), is recorded like that one, and is at most a week.
+    ///
+    /// Whether there is another attempt is decided as without it: by what is known of this one
+    /// and by the policy. A downstream that was too busy to do anything says
+    /// [`not_applied`](Self::not_applied) too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use deedbook::{Context, Deedbook, Result, Retry, StepError, Workflow};
+    ///
+    /// struct Pay;
+    ///
+    /// impl Workflow for Pay {
+    ///     const NAME: &'static str = "pay";
+    ///     type Input = u64;
+    ///     type Output = String;
+    ///
+    ///     async fn run(&self, ctx: Context, amount: &u64) -> Result<String> {
+    ///         let retry = Retry::attempts(3).first(Duration::from_secs(3600));
+    ///         ctx.step("pay").at_most_once().retry(retry).run(amount, async |op| {
+    ///             if op.attempt() == 1 {
+    ///                 let busy = StepError::new("429: too many requests").not_applied();
+    ///                 return Err(busy.retry_after(Duration::from_millis(20)));
+    ///             }
+    ///             Ok(format!("paid at attempt {}", op.attempt()))
+    ///         }).await
+    ///     }
+    /// }
+    ///
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let book = Deedbook::memory().host(Pay).start().await?;
+    /// // Not after an hour.
+    /// assert_eq!(book.run::<Pay>("order-1", 4200).await?, "paid at attempt 2");
+    /// # book.shutdown().await?;
+    /// # Ok::<(), deedbook::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait.min(Duration::from_secs(RETRY_AFTER_SECS_MAX)));
+        self
+    }
+
     /// Gives the error a short word that the workflow can branch on ([`WorkflowError::code`]).
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
@@ -83,7 +134,7 @@ impl StepError {
 
 impl<E: StdError + 'static> From<E> for StepError {
     fn from(error: E) -> Self {
-        Self { class: Class::Unlabelled, failure: Failure::of(&error) }
+        Self::of(Failure::of(&error))
     }
 }
 

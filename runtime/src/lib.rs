@@ -9,6 +9,7 @@
 mod approval;
 mod book;
 mod branch;
+mod builder;
 mod clock;
 mod context;
 mod control;
@@ -17,6 +18,8 @@ mod error;
 mod executor;
 mod home;
 mod load;
+mod look;
+mod notice;
 mod operation;
 mod options;
 mod policy;
@@ -31,10 +34,13 @@ mod worker;
 mod workflow;
 
 pub use approval::{Approval, Decided};
-pub use book::{Builder, Deedbook, Resolution};
+pub use book::{Deedbook, Resolution};
+pub use builder::Builder;
 pub use clock::{Clock, SystemClock, TimeSource, VirtualClock};
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError, StepResultExt, WorkflowError, WorkflowErrorKind};
+pub use look::OpenDoubt;
+pub use notice::{Notice, Noticed, Watch};
 pub use operation::{Attempt, Operation};
 pub use policy::{
     AtMostOnce, Idempotent, NoPolicy, Policy, PolicyKind, Probe, Read, Receives, Reconcile,

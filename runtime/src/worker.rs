@@ -13,6 +13,7 @@ use deedbook_journal::{
     checkpointer::{Claim, Filter, Lease, StoreError},
     history::End,
     id::{Epoch, Position, StoreTime, ThreadId},
+    limits::DEADLINES_KNOWN_MAX,
     row::{Row, Status},
 };
 use tokio::{
@@ -49,6 +50,10 @@ struct State {
     loaded: HashMap<ThreadId, Loaded>,
     /// When parked threads have something to do: all that is kept of them.
     wakes: BTreeSet<(StoreTime, ThreadId)>,
+    /// When threads that an earlier process parked have something to do: the next ones.
+    deadlines: BTreeSet<StoreTime>,
+    /// There are later ones than those.
+    more_deadlines: bool,
     waiters: HashMap<ThreadId, Vec<oneshot::Sender<Settled>>>,
     round: Option<JoinHandle<()>>,
 }
@@ -325,10 +330,14 @@ impl Worker {
     async fn keep_going(self: Arc<Self>) {
         let options = self.house.options.clone();
         let mut renew_at = StoreTime(0);
+        let mut learns = true;
         loop {
             let Ok(now) = self.house.store.now().await else {
                 return;
             };
+            if learns && self.learn_deadlines(now).await.is_err() {
+                return;
+            }
             // First of all: after a suspend, expired holds of our own must not look like due
             // threads to ourselves.
             if now >= renew_at {
@@ -343,8 +352,12 @@ impl Worker {
             if self.take_due().await.is_err() {
                 return;
             }
+            learns = self.pass_deadlines(now);
+            if learns {
+                continue;
+            }
             let look = now.after(options.look_every).min(renew_at);
-            let next = self.state().wakes.first().map_or(look, |(time, _)| look.min(*time));
+            let next = self.next_wake().map_or(look, |time| look.min(time));
             let changed = self.changed.notified();
             let sleep = self.house.clock.sleep(now, next);
             either(changed, sleep).await;
@@ -352,6 +365,48 @@ impl Worker {
                 return;
             }
         }
+    }
+
+    /// Learns when threads that were parked by somebody else have something to do: as many of the
+    /// next deadlines as there is room for. A look at each finds the threads, whoever holds them
+    /// by then.
+    async fn learn_deadlines(&self, now: StoreTime) -> Result<(), StoreError> {
+        let statuses = vec![Status::Sleeping, Status::Waiting, Status::InDoubt];
+        let filter = Filter { statuses, ..Filter::default() };
+        let (mut deadlines, mut more) = (BTreeSet::new(), false);
+        let mut after: Option<ThreadId> = None;
+        loop {
+            let page = self.house.store.list(&filter, after.as_ref(), 1000).await?;
+            let hosted = page.items.iter().filter(|info| self.hosts(&info.row.workflow));
+            for time in hosted.filter_map(|info| info.row.wake_at).filter(|time| *time > now) {
+                deadlines.insert(time);
+                if deadlines.len() > DEADLINES_KNOWN_MAX {
+                    deadlines.pop_last();
+                    more = true;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut state = self.state();
+        (state.deadlines, state.more_deadlines) = (deadlines, more);
+        Ok(())
+    }
+
+    /// Forgets deadlines that are over. Says whether further ones are to be learnt.
+    fn pass_deadlines(&self, now: StoreTime) -> bool {
+        let mut state = self.state();
+        state.deadlines = state.deadlines.split_off(&StoreTime(now.0.saturating_add(1)));
+        state.deadlines.is_empty() && state.more_deadlines
+    }
+
+    /// When the next thread has something to do, as far as it is known.
+    fn next_wake(&self) -> Option<StoreTime> {
+        let state = self.state();
+        let parked_here = state.wakes.first().map(|(time, _)| *time);
+        parked_here.into_iter().chain(state.deadlines.first().copied()).min()
     }
 
     /// The parked threads whose time has come.
@@ -402,6 +457,8 @@ impl Worker {
             // A task that panicked has nothing to wait for.
             let _ = task.await;
         }
+        // Nobody needs to watch.
+        let _ = self.house.notices.send(None);
         let waiters: Vec<_> = self.state().waiters.drain().collect();
         for (thread, waiters) in waiters {
             for waiter in waiters {

@@ -7,13 +7,15 @@
 
 use std::{
     collections::VecDeque,
+    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
 use deedbook::{
-    Attempt, Builder, Deedbook, Operation, Probe, Row, Status, StepError, StoreTime, ThreadId,
-    ThreadInfo, VirtualClock,
+    Attempt, Builder, Deedbook, Error, Operation, Probe, Row, Status, StepError, StoreTime,
+    ThreadId, ThreadInfo, VirtualClock, Workflow,
 };
 use deedbook_journal::{
     checkpointer::Checkpointer,
@@ -31,6 +33,10 @@ pub enum Does {
     Fails,
     /// It fails, and says that it had no effect.
     NotApplied,
+    /// It fails, says that it had no effect, and when to come back.
+    Busy(Duration),
+    /// It fails without saying whether it had its effect, and says when to come back.
+    BusyOrNot(Duration),
     /// It fails for good.
     Terminal,
     /// It panics.
@@ -186,6 +192,10 @@ impl Outside {
             Does::Returns(value) => Ok(value),
             Does::Fails => Err(StepError::new("connection reset")),
             Does::NotApplied => Err(StepError::new("no connection").not_applied()),
+            Does::Busy(after) => {
+                Err(StepError::new("too many requests").not_applied().retry_after(after))
+            }
+            Does::BusyOrNot(after) => Err(StepError::new("unavailable").retry_after(after)),
             Does::Terminal => Err(StepError::new("account closed").code("closed").terminal()),
             Does::Panics => panic!("the body broke"),
             Does::Hangs => std::future::pending().await,
@@ -307,6 +317,25 @@ impl Life {
             assert!(self.clock.advance_to_next(), "nobody waits: {row:?}");
         }
         panic!("it does not come to {status}: {:?}", self.row(thread).await);
+    }
+
+    /// The end of a thread that ends without time passing.
+    ///
+    /// # Errors
+    /// As [`Deedbook::wait`].
+    ///
+    /// # Panics
+    /// It does not end: a test that waits for ever tells nobody why.
+    pub async fn ended<W: Workflow>(&self, thread: &str) -> Result<W::Output, Error> {
+        let mut wait = std::pin::pin!(self.book.wait::<W>(thread));
+        for _ in 0..200 {
+            let polled = std::future::poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx))).await;
+            if let Poll::Ready(ended) = polled {
+                return ended;
+            }
+            self.settle().await;
+        }
+        panic!("it does not end: {:?}", self.info(thread).await.row);
     }
 
     /// Lets this time pass in small steps.

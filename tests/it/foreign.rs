@@ -3,10 +3,12 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
+    task::{Context as Cx, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -143,7 +145,7 @@ impl Workflow for Driven {
                 Way::Spins => {
                     std::future::poll_fn(|cx| {
                         cx.waker().wake_by_ref();
-                        std::task::Poll::<()>::Pending
+                        Poll::<()>::Pending
                     })
                     .await;
                 }
@@ -257,4 +259,82 @@ async fn names_of_changes_have_the_limits_of_step_names() {
     stalls(Way::PatchedByALongName, &["`patched(..)`", "it has 513 bytes"]).await;
     stalls(Way::RetiredWithoutAName, &["`retired(..)`", "it is empty"]).await;
     stalls(Way::RetiredByALongName, &["`retired(..)`", "it has 513 bytes"]).await;
+}
+
+/// A future that is polled with a waker of its own, which says to a channel that it was woken.
+struct Telltale<F> {
+    future: F,
+    woken: Arc<Woken>,
+}
+
+struct Woken {
+    says: Mutex<Option<oneshot::Sender<()>>>,
+    whole: Mutex<Option<Waker>>,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        if let Some(says) = self.says.lock().unwrap().take() {
+            says.send(()).unwrap();
+        }
+        if let Some(whole) = self.whole.lock().unwrap().as_ref() {
+            whole.wake_by_ref();
+        }
+    }
+}
+
+impl<F: Future + Unpin> Future for Telltale<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Cx<'_>) -> Poll<F::Output> {
+        *self.woken.whole.lock().unwrap() = Some(cx.waker().clone());
+        let waker = Waker::from(self.woken.clone());
+        Pin::new(&mut self.future).poll(&mut Cx::from_waker(&waker))
+    }
+}
+
+/// A workflow that a channel drives, which speaks between a poll of the workflow and the offer of
+/// an outcome: when a body is granted.
+struct Between(Arc<AtomicU32>);
+
+impl Workflow for Between {
+    const NAME: &'static str = "between";
+    type Input = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context, (): &()) -> Result<()> {
+        let (says, channel) = oneshot::channel();
+        let woken = Woken { says: Mutex::new(Some(says)), whole: Mutex::default() };
+        let look = ctx.step("look").read();
+        let look = look.run(&(), async |_| std::future::pending::<Result<(), _>>().await);
+        let look = Telltale { future: Box::pin(look), woken: Arc::new(woken) };
+        let wrong = self.0.clone();
+        let driven = ctx.clone();
+        let driven = async move {
+            channel.await?;
+            let step = driven.step("wrong").idempotent();
+            step.run(&(), async move |_| {
+                wrong.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            })
+            .await
+        };
+        // The clock is read at once: its outcome is there when the body of the step is granted.
+        let (looked, driven, now) = tokio::join!(look, driven, ctx.now());
+        looked?;
+        driven?;
+        now.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_speaks_just_before_an_offer_does_not_hide_behind_it() {
+    let wrong = Arc::new(AtomicU32::new(0));
+    let book = Deedbook::memory().host(Between(wrong.clone())).start().await.unwrap();
+    let run = book.run::<Between>("t", ());
+    let result = tokio::time::timeout(Duration::from_secs(20), run).await;
+    let error = result.expect("it is reported").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stalled, "{error}");
+    assert!(error.to_string().contains("went on to wrong#0"), "{error}");
+    assert_eq!(wrong.load(Ordering::SeqCst), 0);
 }

@@ -14,6 +14,7 @@ mod episodes;
 mod foreign;
 mod house;
 mod kill;
+mod notices;
 mod output_commit;
 mod policies;
 mod random_workflows;

@@ -64,7 +64,7 @@ async fn signals_may_come_before_they_are_awaited_and_keep_their_order() {
     assert_eq!(life.row("t").await.detail.as_deref(), Some("signal n"));
     life = again(life, &code).await;
     life.book.signal("t", "n", &3).await.unwrap();
-    assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [1, 2, 3, 9]);
+    assert_eq!(life.ended::<Code>("t").await.unwrap(), [1, 2, 3, 9]);
     let late = life.book.signal("t", "n", &4).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Refused);
 }
@@ -93,7 +93,7 @@ async fn a_loop_that_selects_between_a_signal_and_a_timer_loses_nothing() {
             life = again(life, &code).await;
         }
     }
-    let got = life.book.wait::<Code>("t").await.unwrap();
+    let got = life.ended::<Code>("t").await.unwrap();
     assert!(got.contains(&0), "no timer ever won: {got:?}");
     let numbers: Vec<_> = got.into_iter().filter(|n| *n > 0).collect();
     assert_eq!(numbers, (1..=30).collect::<Vec<_>>());
@@ -126,7 +126,7 @@ async fn a_bounded_wait_ends_in_time_and_never_early() {
     life.book.signal("t", "n", &5).await.unwrap();
     life.settle().await;
     life.pass(12 * SECOND).await;
-    assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [5, 1]);
+    assert_eq!(life.ended::<Code>("t").await.unwrap(), [5, 1]);
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn s55_every_answer_goes_to_its_own_question() {
     let second = life.book.decide("t", "each/0/pay#0", false, "user:c", "").await.unwrap_err();
     assert_eq!(second.kind(), ErrorKind::Refused, "{second}");
     life.book.decide("t", "each/1/pay#0", true, "user:a", "").await.unwrap();
-    assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [1, 2, 30]);
+    assert_eq!(life.ended::<Code>("t").await.unwrap(), [1, 2, 30]);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn of_two_answers_at_once_the_first_wins_and_the_other_is_kept_as_refused(
     assert_eq!(life.count("t", Kind::ApprovalDecide).await, 1);
     assert_eq!(life.count("t", Kind::MessageRefused).await, 1);
     life.book.signal("t", "go", &0).await.unwrap();
-    assert_eq!(life.book.wait::<Code>("t").await.unwrap(), [1]);
+    assert_eq!(life.ended::<Code>("t").await.unwrap(), [1]);
 }
 
 #[tokio::test]
@@ -409,8 +409,91 @@ async fn a_map_polls_the_items_that_were_woken_and_no_others() {
     for n in (0..ITEMS).rev() {
         life.book.signal("t", &format!("s{n}"), &n).await.unwrap();
     }
-    let got = life.book.wait::<Code>("t").await.unwrap();
+    let got = life.ended::<Code>("t").await.unwrap();
     assert_eq!(got, (0..ITEMS).collect::<Vec<_>>());
     let polls = polls.load(Ordering::Relaxed);
     assert!(polls < u64::from(ITEMS) * 8, "{polls} polls for {ITEMS} items");
+}
+
+/// A workflow that naps, parked by a process that is gone.
+async fn napping(nap: Duration) -> (Life, Code, VirtualClock) {
+    let (clock, outside) = (VirtualClock::new(), Outside::default());
+    let (life, code) = life(&clock, &outside, move |ctx, _| async move {
+        ctx.sleep("nap", nap).await?;
+        Ok(vec![ctx.signal("n").await?])
+    })
+    .await;
+    life.book.spawn::<Code>("t", ()).await.unwrap();
+    assert_eq!(life.row("t").await.status, Status::Sleeping);
+    let hosted = code.clone();
+    // It looks for what is due once an hour.
+    let life =
+        Life::after(life.crash(), &clock, |b| b.host(hosted).look_every(3600 * SECOND)).await;
+    life.settle().await;
+    (life, code, clock)
+}
+
+#[tokio::test]
+async fn a_thread_that_an_earlier_process_parked_wakes_when_it_is_due() {
+    let (life, _, clock) = napping(7 * SECOND).await;
+    let begun = clock.now();
+    // Nothing but a deadline that the book knows is slept for before this time.
+    assert!(clock.advance_to_next());
+    assert_eq!(clock.now().since(begun), 7 * SECOND);
+    assert_eq!(life.row("t").await.status, Status::Waiting);
+}
+
+#[tokio::test]
+async fn more_deadlines_than_a_book_keeps_are_learnt_in_turn() {
+    const THREADS: u32 = 5_000;
+    let (clock, outside) = (VirtualClock::new(), Outside::default());
+    let (life, code) = life(&clock, &outside, |ctx, _| async move {
+        let thread = ctx.thread_id();
+        let number: u32 = thread.as_str().trim_start_matches('t').parse().unwrap();
+        // Each at a time of its own.
+        ctx.sleep("nap", 10 * SECOND + number * (SECOND / 1000)).await?;
+        Ok(vec![])
+    })
+    .await;
+    for n in 0..THREADS {
+        life.book.spawn::<Code>(format!("t{n}"), ()).await.unwrap();
+    }
+    life.settle().await;
+    let hosted = code.clone();
+    let life =
+        Life::after(life.crash(), &clock, |b| b.host(hosted).look_every(36_000 * SECOND)).await;
+    life.settle().await;
+    // Beyond the last of the 4096 that are known at first.
+    clock.advance(14 * SECOND + SECOND / 5);
+    for _ in 0..100 {
+        life.settle().await;
+    }
+    // The next ones are known by now.
+    let begun = clock.now();
+    assert!(clock.advance_to_next());
+    assert!(clock.now().since(begun) <= SECOND / 500, "{:?}", clock.now().since(begun));
+}
+
+#[tokio::test]
+async fn who_waits_for_a_parked_thread_takes_up_what_was_said_to_it() {
+    for nap in [0, 7] {
+        let (life, _, clock) = napping(nap * SECOND + SECOND / 10).await;
+        clock.advance(nap * SECOND + SECOND / 2);
+        life.settle().await;
+        assert_eq!(life.row("t").await.status, Status::Waiting);
+        // Another process says it, whom this one does not hear.
+        let body = deedbook_journal::value::encode(&5_u32, &deedbook::ValueLimits::new()).unwrap();
+        let said = deedbook_journal::checkpointer::Message {
+            id: deedbook_journal::id::MessageId([1; 16]),
+            kind: deedbook_journal::message::SIGNAL,
+            name: "n".into(),
+            by: "another".into(),
+            body: body.into(),
+        };
+        let id = deedbook::ThreadId::new("t").unwrap();
+        life.home.post(&id, said).await.unwrap();
+        life.settle().await;
+        assert_eq!(life.row("t").await.status, Status::Waiting, "nobody has looked");
+        assert_eq!(life.ended::<Code>("t").await.unwrap(), [5]);
+    }
 }

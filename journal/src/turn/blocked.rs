@@ -136,6 +136,21 @@ pub enum Waits {
 impl Row {
     /// What a thread that is waiting, sleeping or in doubt waits for first; `None` in every other
     /// state. That there is more to wait for is said in [`Row::detail`].
+    ///
+    /// ```
+    /// use deedbook_journal::{id::StoreTime, row::{Row, Status}, turn::Waits};
+    ///
+    /// let row = Row {
+    ///     workflow: "refund".into(),
+    ///     status: Status::Waiting,
+    ///     since: StoreTime(0),
+    ///     wake_at: None,
+    ///     detail: Some("approval refund#0 (and 2 more)".into()),
+    ///     open_doubts: 0,
+    ///     created_at: StoreTime(0),
+    /// };
+    /// assert_eq!(row.waits_for(), Some(Waits::Approval { request: "refund#0".into() }));
+    /// ```
     #[must_use]
     pub fn waits_for(&self) -> Option<Waits> {
         let detail = without_more(self.detail.as_deref()?);

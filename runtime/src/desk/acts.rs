@@ -8,7 +8,7 @@ use deedbook_journal::{
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     policy,
     record::{Kind, Role},
-    turn::{Act, Next, View},
+    turn::{Act, Next, View, Waits},
 };
 
 use super::{Call, Desk, Work, place, wake};
@@ -99,6 +99,9 @@ impl Desk {
             CallKind::Approval => (Kind::ApprovalRequest, None),
             _ => (Kind::Clock, None),
         };
+        if call.kind == CallKind::Approval {
+            self.asked_people.push(Waits::Approval { request: call.id.to_string().into() });
+        }
         let place = place(&call.id);
         let shown = call.args.clone();
         let draft = self.draft(kind).with(|h| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deedbook_journal::{
     failure::Failure,
     history::{AttemptEnd, Doubt, Ended, ended},
-    id::Position,
+    id::{Position, StoreTime},
     pen::Draft,
     policy::Terms,
     record::{Kind, Role},
@@ -48,6 +48,7 @@ impl Desk {
         let Some((opened, attempt)) = self.attempt_of(number) else {
             return;
         };
+        let mut wait = None;
         let (ended_as, failure) = match end {
             BodyEnd::Unstorable(failure) => {
                 let draft = self.draft(Kind::StepDone).with(|h| {
@@ -59,6 +60,7 @@ impl Desk {
                 return;
             }
             BodyEnd::Failed(error) => {
+                wait = error.retry_after;
                 let ended = match error.class {
                     Class::Terminal => Ended::Terminal,
                     Class::NotApplied => Ended::NotApplied,
@@ -75,19 +77,25 @@ impl Desk {
                 (Ended::Ambiguous(Doubt::Timeout), failure)
             }
         };
-        self.end_attempt(opened, attempt, number, ended_as, Some(&failure));
+        let due = wait.map(|wait| self.now.after(wait));
+        let due = due.unwrap_or_else(|| self.next_attempt_after(number, attempt));
+        self.end_attempt(opened, attempt, ended_as, due, Some(&failure));
+    }
+
+    /// When the attempt after this one may start, if its body did not say.
+    fn next_attempt_after(&mut self, number: u64, attempt: u32) -> StoreTime {
+        let retry = self.live.get(&number).map_or_else(Retry::default, |c| c.retry);
+        self.now.after(self.random.jitter(retry.wait_after(attempt)))
     }
 
     pub(super) fn end_attempt(
         &mut self,
         opened: Position,
         attempt: u32,
-        number: u64,
         ended_as: Ended,
+        due: StoreTime,
         failure: Option<&Failure>,
     ) {
-        let retry = self.live.get(&number).map_or_else(Retry::default, |c| c.retry);
-        let due = self.now.after(self.random.jitter(retry.wait_after(attempt)));
         let Some(call) = self.history.opened_at(opened) else {
             return;
         };
@@ -206,7 +214,8 @@ impl Desk {
         if let (Some((attempt, entered)), Some(opened)) = (attempt, opened) {
             if entered {
                 let ended_as = Ended::Ambiguous(Doubt::Dropped);
-                self.end_attempt(opened, attempt, number, ended_as, None);
+                let due = self.next_attempt_after(number, attempt);
+                self.end_attempt(opened, attempt, ended_as, due, None);
             } else {
                 self.not_started(number, attempt);
             }
@@ -233,7 +242,8 @@ impl Desk {
             };
             if entered {
                 let ended_as = Ended::Ambiguous(Doubt::Cancelled);
-                self.end_attempt(opened, attempt, number, ended_as, None);
+                let due = self.next_attempt_after(number, attempt);
+                self.end_attempt(opened, attempt, ended_as, due, None);
             } else {
                 self.not_started(number, attempt);
             }

@@ -28,7 +28,7 @@ use deedbook_journal::{
     pen::{Draft, Pen},
     policy::Terms,
     record::{Header, Kind, Place, Record, Role},
-    turn::Queue,
+    turn::{Queue, Waits},
     value,
 };
 use serde::Serialize;
@@ -108,6 +108,10 @@ pub(crate) struct Desk {
     last_taken: Option<(StepId, Position)>,
     /// That call itself, in case that it cannot read what it was given.
     taken: Option<(u64, Box<Call>)>,
+    /// Requests to people that were appended and not submitted yet.
+    asked_people: Vec<Waits>,
+    /// A record was appended and not submitted yet after which a step may be in doubt.
+    doubtful: bool,
     /// The changes that the code asked about.
     patches: HashSet<Arc<str>>,
     /// Late bodies still running (timed out, kept for their evidence), and until when they keep
@@ -265,6 +269,8 @@ impl Desk {
             in_body: None,
             last_taken: None,
             taken: None,
+            asked_people: Vec::new(),
+            doubtful: false,
             patches: HashSet::new(),
             late: 0,
             late_until: StoreTime(0),
@@ -305,6 +311,8 @@ impl Desk {
 
     /// A record was appended: what it is about is looked at again.
     fn noticed(&mut self, header: &Header) {
+        let ends = [Kind::StepUnknown, Kind::StepFail, Kind::StepResolve];
+        self.doubtful |= ends.contains(&header.kind);
         if let (Kind::Signal, Some(name)) = (&header.kind, &header.why) {
             self.queue.signalled(name);
         } else if let Some(call) = self.history.opened_at(header.call.unwrap_or(header.n)) {
@@ -345,6 +353,12 @@ impl Desk {
         let records = std::mem::take(&mut self.pending);
         let at = self.pen.next() - records.len() as u64;
         (at, records, std::mem::take(&mut self.consumes))
+    }
+
+    /// What people are to be told of what is pending: the requests to them, and whether a step
+    /// may be in doubt now that was not before.
+    pub(crate) fn take_told(&mut self) -> (Vec<Waits>, bool) {
+        (std::mem::take(&mut self.asked_people), std::mem::take(&mut self.doubtful))
     }
 
     /// Appends a record whose payload is `value`.

@@ -1,6 +1,6 @@
 //! Batches: what a turn appended goes to the store as one.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll};
 
 use deedbook_journal::{
     checkpointer::{Append, Message, StoreError},
@@ -8,11 +8,12 @@ use deedbook_journal::{
     message,
     record::{Header, Kind, Record, Role},
     row::{Row, Status},
+    turn::Waits,
     value,
 };
 
 use super::{Inflight, Run, running_row, same_state};
-use crate::wake::Wakeups;
+use crate::{notice::Notice, wake::Wakeups};
 
 impl Run {
     /// Submits what is pending, unless a batch is on its way: one batch a turn, and what comes
@@ -28,7 +29,10 @@ impl Run {
             return;
         }
         let (at, records, consumes) = desk.take_pending();
+        let (mut notices, doubtful) = desk.take_told();
         drop(desk);
+        notices.extend(self.new_doubts(&row, doubtful));
+        let notices = self.notices(notices);
         let kept = records.clone();
         let append = Append {
             thread: self.thread.clone(),
@@ -46,7 +50,34 @@ impl Run {
                 Err(StoreError::Failed { why: "the store gave no result".into() })
             })
         });
-        self.inflight = Some(Inflight { result, records: kept });
+        self.inflight = Some(Inflight { result, records: kept, notices });
+    }
+
+    /// The doubts that nobody was told of. They come with a record, or with time, which a row
+    /// tells of.
+    fn new_doubts(&mut self, row: &Row, recorded: bool) -> Vec<Waits> {
+        if !recorded && same_state(row, &self.row) {
+            return Vec::new();
+        }
+        let desk = self.shared.lock();
+        let mut open = HashSet::new();
+        let mut new = Vec::new();
+        for (call, doubt) in desk.history.doubts(desk.now) {
+            let told = (call.id.clone(), doubt);
+            if !self.told.contains(&told) {
+                new.push(Waits::Doubt { step: call.id.to_string().into(), doubt });
+            }
+            open.insert(told);
+        }
+        self.told = open;
+        new
+    }
+
+    fn notices(&self, waits: Vec<Waits>) -> Vec<Notice> {
+        let since = self.shared.lock().now;
+        let thread = &self.thread;
+        let notice = |waits| Notice { thread: thread.clone(), waits, since };
+        waits.into_iter().map(notice).collect()
     }
 
     /// Submits everything and waits until it is durable.
@@ -73,6 +104,10 @@ impl Run {
             Ok(durable) => {
                 self.shared.lock().made_durable(durable);
                 self.control.durable.send_replace(true);
+                for notice in inflight.map(|i| i.notices).unwrap_or_default() {
+                    // Nobody needs to watch.
+                    let _ = self.house.notices.send(Some(notice));
+                }
                 Ok(())
             }
             Err(error @ (StoreError::Fenced { .. } | StoreError::Moved { .. })) => {

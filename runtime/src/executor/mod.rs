@@ -16,8 +16,8 @@ use deedbook_journal::{
     bytes::Bytes,
     checkpointer::{BoxFuture, Checkpointer, Lease, StoreError},
     failure::Failure,
-    history::{Divergence, DivergenceKind, End},
-    id::{Epoch, MessageId, Position, StoreTime, ThreadId},
+    history::{Divergence, DivergenceKind, Doubt, End},
+    id::{Epoch, MessageId, Position, StepId, StoreTime, ThreadId},
     message::admit,
     pen::Draft,
     record::{Kind, Record, Role},
@@ -32,6 +32,7 @@ use crate::{
     desk::{Desk, Shared, Trouble},
     error::{Error, ErrorKind},
     load::load,
+    notice::{Notice, Notices},
     options::Options,
     workflow::{Hosted, Stop},
 };
@@ -72,6 +73,8 @@ pub(crate) struct House {
     pub(crate) options: Arc<Options>,
     /// The position of this process's `run.start`, if it runs anything.
     pub(crate) process: Option<Position>,
+    /// Whom to tell that a thread waits for a person.
+    pub(crate) notices: Notices,
 }
 
 /// Holds a thread until it ends, parks, or is lost.
@@ -115,6 +118,8 @@ struct Run {
     row: Row,
     inflight: Option<Inflight>,
     admitted: HashSet<MessageId>,
+    /// The doubts that were told of.
+    told: HashSet<(StepId, Doubt)>,
     /// When bodies that still run at a shutdown or a cancellation are given up.
     grace: Option<StoreTime>,
 }
@@ -126,6 +131,8 @@ struct Inflight {
     result: BoxFuture<'static, Result<Position, StoreError>>,
     /// What it holds, for the case that somebody has taken the thread over.
     records: Vec<Record>,
+    /// Of what to tell once it is durable.
+    notices: Vec<Notice>,
 }
 
 /// What to do after a turn.
@@ -168,6 +175,9 @@ impl Run {
         let start = begin_record(&thread, begin, first, &house);
         desk.begin(start.ok_or(StoreError::NoSuchThread)?, first);
         let cancelled = desk.history.cancelled();
+        let counted = lease.row.status == Status::InDoubt;
+        let doubts = desk.history.doubts(now).filter(|_| counted);
+        let told = doubts.map(|(call, doubt)| (call.id.clone(), doubt)).collect();
         let shared = Shared::new(desk, control.wakeups.clone());
         control.opened(&shared);
         let hosted = hosted.filter(|_| !cancelled);
@@ -185,6 +195,7 @@ impl Run {
             row: lease.row,
             inflight: None,
             admitted: HashSet::new(),
+            told,
             grace: None,
         })))
     }

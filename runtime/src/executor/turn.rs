@@ -85,6 +85,10 @@ impl Run {
                     for act in &acts {
                         desk.act(act);
                     }
+                    // An act that came to nothing would be decided on again, and for ever.
+                    if let Some(trouble) = desk.trouble.take() {
+                        return Some(After::Trouble(trouble));
+                    }
                 }
                 Next::Wait(until) => {
                     let until = earlier(until, expires);

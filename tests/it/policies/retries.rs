@@ -154,3 +154,37 @@ async fn a_probe_that_always_says_no_leads_nowhere_by_itself() {
     assert_eq!(rig.outside.attempts(), [1, 2, 3]);
     assert_eq!(rig.outside.keys(), 1);
 }
+
+#[tokio::test]
+async fn a_body_that_knows_when_to_come_back_is_tried_then_and_not_before() {
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+    let asked = [Duration::from_secs(1), Duration::from_secs(900), 100 * WEEK];
+    for after in asked {
+        let wait = after.min(WEEK);
+        let mut rig = Rig::new(Outside::that([Does::Busy(after), Does::Returns(9)])).await;
+        rig.begin(&attempts(PolicyKind::AtMostOnce, 4)).await;
+        let due = rig.life().row(T).await.wake_at.unwrap();
+        assert_eq!(due.since(rig.clock.now()), wait, "exactly");
+        // A restart keeps it.
+        rig.crash(wait - Duration::from_nanos(1)).await;
+        rig.life().settle().await;
+        assert_eq!(rig.outside.attempts(), [1]);
+        rig.clock.advance(Duration::from_nanos(1));
+        assert_eq!(rig.result().await, 9);
+        assert_eq!(rig.outside.attempts(), [1, 2]);
+    }
+}
+
+#[tokio::test]
+async fn when_to_come_back_says_nothing_about_whether() {
+    // The attempts are used up, and what may have happened is in doubt as ever.
+    let busy = || Does::Busy(Duration::from_secs(1));
+    let rig = Rig::new(Outside::that([busy()])).await;
+    rig.begin(&attempts(PolicyKind::AtMostOnce, 1)).await;
+    rig.until(Status::Failed).await;
+    assert_eq!(rig.outside.attempts(), [1]);
+    let rig = Rig::new(Outside::that([Does::BusyOrNot(Duration::from_secs(1))])).await;
+    rig.begin(&attempts(PolicyKind::AtMostOnce, 4)).await;
+    rig.until(Status::InDoubt).await;
+    assert_eq!(rig.outside.attempts(), [1]);
+}
