@@ -119,7 +119,7 @@ pub fn next(state: &State<'_>) -> Next {
         let live = usize::try_from(number).ok().and_then(|number| state.live.get(number));
         live.map(|live| live.declared)
     };
-    let mut queue = Queue::default();
+    let mut queue = Queue::new(state.history.keyed());
     for (number, live) in (0..).zip(state.live) {
         queue.make(number, live.declared.kind, live.declared.id);
         queue.set_asked(number, live.asked);

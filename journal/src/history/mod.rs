@@ -268,6 +268,12 @@ impl History {
         self.names.hasher().hash_one((kind, id)) as u32
     }
 
+    /// How identities of this thread are hashed: under its journal's secret.
+    #[must_use]
+    pub fn keyed(&self) -> Keyed {
+        *self.names.hasher()
+    }
+
     /// The call that was opened at this position.
     #[must_use]
     pub fn opened_at(&self, position: Position) -> Option<&Call> {

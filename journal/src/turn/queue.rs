@@ -16,6 +16,7 @@ use crate::{
         CallKind, Decision, Declared, Divergence, DivergenceKind, Doubt, History, Instead, decide,
     },
     id::{Position, StepId, StoreTime},
+    keyed::Keyed,
 };
 
 /// What is known of the thread besides its live calls.
@@ -43,12 +44,13 @@ impl std::fmt::Debug for View<'_> {
 ///
 /// Whoever holds it says what happens to the calls, and [`next`](Self::next) decides. What it
 /// decides depends on the calls as they are, and not on the way in which they came to be so.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Queue {
-    calls: BTreeMap<u64, Entry>,
+    // Boxed: a node of the tree holds eleven, and most threads have one call at a time.
+    calls: BTreeMap<u64, Box<Entry>>,
     /// Calls that stand behind each other: waits for one signal, and calls with one identity. The
     /// calls among them that ask or are under way.
-    groups: HashMap<Group, BTreeSet<u64>>,
+    groups: HashMap<Group, BTreeSet<u64>, Keyed>,
     /// Calls about which something has changed.
     look: BTreeSet<u64>,
     offers: BTreeSet<(Position, u64)>,
@@ -93,6 +95,22 @@ enum Seen {
 }
 
 impl Queue {
+    /// The queue of a thread without live calls, which finds calls by hashes of this kind.
+    #[must_use]
+    pub fn new(keyed: Keyed) -> Self {
+        Self {
+            calls: BTreeMap::new(),
+            groups: HashMap::with_hasher(keyed),
+            look: BTreeSet::new(),
+            offers: BTreeSet::new(),
+            acts: BTreeMap::new(),
+            diverged: BTreeMap::new(),
+            blocked: BTreeMap::new(),
+            timed: BTreeSet::new(),
+            busy: 0,
+        }
+    }
+
     /// The code has made a call.
     pub fn make(&mut self, number: u64, kind: CallKind, id: &StepId) {
         let group = match kind {
@@ -100,7 +118,7 @@ impl Queue {
             kind => Group::Call(kind, id.clone()),
         };
         let entry = Entry { group, asked: false, busy: false, filed: Filed::Nothing };
-        self.calls.insert(number, entry);
+        self.calls.insert(number, Box::new(entry));
     }
 
     /// Says whether its future was polled since its outcome was last refused.
@@ -147,9 +165,12 @@ impl Queue {
         let Some(entry) = self.calls.get_mut(&number) else {
             return;
         };
-        let busy_before = entry.busy;
+        let before = (entry.asked, entry.busy);
         change(entry);
-        self.busy = self.busy + usize::from(entry.busy) - usize::from(busy_before);
+        if (entry.asked, entry.busy) == before {
+            return;
+        }
+        self.busy = self.busy + usize::from(entry.busy) - usize::from(before.1);
         let member = entry.asked || entry.busy;
         let members = match self.groups.get_mut(&entry.group) {
             Some(members) => members,

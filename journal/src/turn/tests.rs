@@ -652,7 +652,7 @@ impl Followed {
             delivered: &delivered,
             now: at(self.thread.now),
         };
-        let mut fresh = Queue::default();
+        let mut fresh = Queue::new(self.thread.history.keyed());
         for (number, made) in &self.live {
             fresh.make(*number, made.kind, &made.id);
             fresh.set_busy(*number, made.busy);
@@ -669,13 +669,9 @@ proptest! {
     fn a_queue_that_followed_everything_decides_as_one_that_is_new(
         what in prop::collection::vec((happens(), any::<bool>()), 0..60),
     ) {
-        let mut followed = Followed {
-            thread: Thread::new(),
-            live: BTreeMap::new(),
-            made: 0,
-            delivered: 0,
-            queue: Queue::default(),
-        };
+        let thread = Thread::new();
+        let queue = Queue::new(thread.history.keyed());
+        let mut followed = Followed { thread, live: BTreeMap::new(), made: 0, delivered: 0, queue };
         for (what, decides) in &what {
             followed.happens(what);
             if *decides {
@@ -693,7 +689,7 @@ fn a_turn_looks_at_what_has_changed_and_not_at_every_live_call() {
     let mut thread = Thread::new();
     let ids: Vec<StepId> = (0..1000).map(|n| id(&format!("s{n}"))).collect();
     let terms = terms(Policy::Idempotent);
-    let mut queue = Queue::default();
+    let mut queue = Queue::new(thread.history.keyed());
     for (number, id) in (0..).zip(&ids) {
         queue.make(number, CallKind::Step, id);
         queue.set_asked(number, true);

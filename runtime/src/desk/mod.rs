@@ -240,7 +240,7 @@ impl Desk {
         now: StoreTime,
     ) -> Self {
         let unmade = Unmade::of(&history);
-        let keyed = Keyed::under(&identity.secret);
+        let keyed = history.keyed();
         Self {
             durable: pen.next(),
             history,
@@ -254,7 +254,7 @@ impl Desk {
             consumes: Vec::new(),
             live: BTreeMap::new(),
             made: 0,
-            queue: Queue::default(),
+            queue: Queue::new(keyed),
             offered: None,
             granted: BTreeSet::new(),
             deadlines: BTreeSet::new(),

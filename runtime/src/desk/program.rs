@@ -23,7 +23,7 @@ impl Desk {
         });
         self.append(draft.payload(Role::Input, input));
         self.live.clear();
-        self.queue = Queue::default();
+        self.queue = Queue::new(self.history.keyed());
         self.offered = None;
         self.granted.clear();
         self.deadlines.clear();
