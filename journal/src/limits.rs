@@ -108,12 +108,27 @@ pub const EMBEDDED_GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most calls that wait for the embedded home's writer; further ones wait for their turn to wait.
 pub const EMBEDDED_QUEUE_MAX: usize = 4096;
 
-/// Entries in the embedded home's log after which rows and lists follow: what opening after a
-/// crash has to read again.
-pub const EMBEDDED_UNSETTLED_ENTRIES_MAX: usize = 1024;
+/// Length of a file of the embedded home's log unless set, in bytes.
+pub const EMBEDDED_LOG_BYTES_DEFAULT: u64 = 16 << 20;
 
-/// Bytes in the embedded home's log after which rows and lists follow.
-pub const EMBEDDED_UNSETTLED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of a file of the log is filled with zeros ahead of use, in bytes.
+pub const EMBEDDED_LOG_FILL_BYTES: u64 = 1 << 20;
+
+/// How much of a new file of the log is filled before it is used: enough for a few commits of a
+/// short-lived process.
+pub const EMBEDDED_LOG_FIRST_BYTES: u64 = 64 << 10;
+
+/// Bytes in the log after which they are drained into the tables.
+pub const EMBEDDED_DRAIN_BYTES: usize = 4 << 20;
+
+/// Entries in the log after which they are drained into the tables.
+pub const EMBEDDED_DRAIN_ENTRIES: usize = 16_384;
+
+/// About how many bytes of a thread's records one chunk holds: what is hashed and read at once.
+pub const EMBEDDED_CHUNK_BYTES: usize = 64 << 10;
+
+/// Length of the parts of a chunk, in bytes: four fill a page of redb, with their keys.
+pub const EMBEDDED_PART_BYTES: usize = 1000;
 
 /// Most extents in one stored list.
 pub const EMBEDDED_LIST_EXTENTS_MAX: usize = 64;

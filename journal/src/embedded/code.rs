@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 /// What is wrong with a stored value.
 pub(super) type Torn = &'static str;
 
-const SUM_BYTES: usize = 16;
+/// The length of a checksum, in bytes.
+pub(super) const SUM_BYTES: usize = 16;
 const CONTEXT_SUM: &str = "deedbook 2026-11-29 v1 embedded checksum";
 
 /// The checksum over a value in its place.

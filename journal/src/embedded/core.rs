@@ -1,4 +1,4 @@
-//! What the writer, the readers and the handle share.
+//! What the line, the keeper, the readers and the handle share.
 
 use std::{
     any::Any,
@@ -9,10 +9,13 @@ use std::{
 };
 
 use redb::{Database, ReadTransaction, ReadableDatabase};
+use tokio::sync::Notify;
 
 use super::{
     backend::Gate,
     clock::StoreClock,
+    drain::Plan,
+    log::{Segment, Segments},
     state::{State, Thread},
     tables::{self, Settled, THREADS},
 };
@@ -41,7 +44,14 @@ pub(super) struct Core {
     pub(super) over: OnceLock<StoreError>,
     /// What the tables said when the journal was opened.
     pub(super) found: Settled,
+    /// The newest generation of the log when the journal was opened.
+    pub(super) newest: u64,
     pub(super) recovery: Option<Duration>,
+    pub(super) segments: Segments,
+    /// Where a file of the log ends, in bytes.
+    pub(super) log_bytes: u64,
+    /// Told after every drain.
+    pub(super) drained: Notify,
 }
 
 /// What went wrong in the storage library.
@@ -110,6 +120,48 @@ impl Core {
         self.over.get_or_init(|| failed).clone()
     }
 
+    /// Whether the log may grow: what is not drained is what opening after a crash reads again.
+    pub(super) fn has_room(&self) -> bool {
+        (self.state().unsettled.1 as u64) < self.log_bytes.saturating_mul(2)
+    }
+
+    /// Whether the file of the log needs to be filled, or the next one to be made.
+    pub(super) fn log_runs_short(&self, state: &State) -> bool {
+        let short = |segment: &Segment, at: u64| {
+            segment.is_short(at, self.log_bytes)
+                || (at >= self.log_bytes / 2 && self.segments.may_make_ready())
+        };
+        state.segment.as_ref().is_some_and(|(segment, at)| short(segment, *at))
+    }
+
+    /// Writes a plan into the tables: one transaction, always in two phases. A failure before the
+    /// commit is `Failed`, one in it `Unknown`; both end the handle.
+    pub(super) fn transact(&self, plan: Plan, clean: bool) -> Result<(), StoreError> {
+        self.alive()?;
+        let opened = self.opened();
+        let opened = opened.as_ref().ok_or(StoreError::Closed)?;
+        let generation = plan.generation();
+        let prepared = opened.gate.release().map_err(|e| Fault::Io(e.to_string()));
+        let prepared = prepared.and_then(|()| {
+            guarded(|| {
+                let mut transaction = opened.db.begin_write()?;
+                transaction.set_two_phase_commit(true);
+                transaction.set_quick_repair(true);
+                let drained = plan.write(&transaction, clean)?;
+                Ok((transaction, drained))
+            })
+        });
+        let (transaction, drained) = prepared.map_err(|fault| self.end(fault.why()))?;
+        guarded(|| Ok(transaction.commit()?)).map_err(|fault| {
+            self.end(fault.why());
+            StoreError::Unknown { why: fault.why().into() }
+        })?;
+        self.state().settle(drained);
+        self.segments.release(generation);
+        self.drained.notify_waiters();
+        Ok(())
+    }
+
     /// Runs a read of the tables for `thread`.
     pub(super) fn reading<T>(
         &self,
@@ -148,7 +200,7 @@ impl Core {
         })
     }
 
-    /// Has the thread in memory, if there is one. Only the writer calls this.
+    /// Has the thread in memory, if there is one. Only who has the right to write calls this.
     pub(super) fn load(&self, id: &ThreadId) -> Result<bool, StoreError> {
         {
             let state = self.state();

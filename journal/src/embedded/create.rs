@@ -10,7 +10,7 @@ use super::{
     error::CreateError,
     open,
     options::CreateOptions,
-    tables::{self, EXTENTS, GENESIS, LOG, META, POSTED, STATE, Settled, THREADS},
+    tables::{self, EXTENTS, GENESIS, INBOX, META, POSTED, RECORDS, STATE, Settled, THREADS},
 };
 use crate::checkpointer::StoreIdentity;
 
@@ -59,7 +59,8 @@ fn build(
             meta.insert(GENESIS, &tables::write_genesis(identity)[..])?;
             let settled = Settled { clean: true, ..Settled::default() };
             meta.insert(STATE, &tables::write_settled(&settled)[..])?;
-            transaction.open_table(LOG)?;
+            transaction.open_table(RECORDS)?;
+            transaction.open_table(INBOX)?;
             transaction.open_table(THREADS)?;
             transaction.open_table(EXTENTS)?;
             transaction.open_table(POSTED)?;

@@ -1,13 +1,8 @@
-//! What stands in the table `log`: one entry for each append of each thread, and one for each
-//! message.
-//!
-//! An entry of records is a head and a body. The head holds everything but the bytes of headers
-//! and payloads (those are bound by record hashes and commitments) and carries the checksum, so
-//! that opening and listing never touch a body, and a body is hashed once.
+//! What a group makes durable: an entry for each append of each thread, and one for each message.
 
 use std::sync::Arc;
 
-use super::code::{self, In, Out, Torn};
+use super::code::{In, Out, Torn};
 use crate::{
     admit::Tail,
     checkpointer::{Append, Message},
@@ -15,8 +10,6 @@ use crate::{
     record::{Payload, Record, RecordHash, Role},
     row::{Row, Status},
 };
-
-pub(super) const LOG: &str = "log";
 
 /// Where an entry stands: the leaf number that the next record had, and the number of entries
 /// without records that stand at the same leaf number before it.
@@ -40,8 +33,8 @@ impl Place {
         }
     }
 
-    /// The bytes that go into the checksum.
-    fn bound(self) -> [u8; 12] {
+    /// The bytes that go into the checksum of a value stored at it.
+    pub(super) fn bound(self) -> [u8; 12] {
         let mut bytes = [0; 12];
         let (front, back) = bytes.split_at_mut(8);
         front.copy_from_slice(&self.leaf.to_le_bytes());
@@ -61,17 +54,9 @@ impl Place {
     }
 }
 
-/// The shape of a record in a body.
-#[derive(Debug, Clone)]
-pub(super) struct Shape {
-    hash: RecordHash,
-    header: usize,
-    payloads: Vec<(Role, usize)>,
-}
-
-/// The head of an entry of records.
-#[derive(Debug, Clone)]
-pub(super) struct Head {
+/// An append of one thread, as it became durable.
+#[derive(Debug)]
+pub(super) struct Appended {
     pub(super) thread: ThreadId,
     pub(super) epoch: Epoch,
     pub(super) at: Position,
@@ -81,170 +66,120 @@ pub(super) struct Head {
     /// The row from now on; `None` if it is as before.
     pub(super) row: Option<Row>,
     pub(super) consumes: Vec<MessageId>,
-    pub(super) shapes: Vec<Shape>,
+    pub(super) records: Vec<Record>,
 }
 
-impl Head {
-    /// The head of an append that ends in `after`.
-    pub(super) fn of(append: &Append, prev: RecordHash, after: &Tail, row: Option<Row>) -> Self {
-        let shape = |record: &Record| Shape {
-            hash: record.hash,
-            header: record.header.len(),
-            payloads: record.payloads.iter().map(|p| (p.role, p.bytes.len())).collect(),
-        };
+impl Appended {
+    /// What an append that ends in `after` comes to.
+    pub(super) fn of(append: Append, prev: RecordHash, after: &Tail, row: Option<Row>) -> Self {
         Self {
-            thread: append.thread.clone(),
+            thread: append.thread,
             epoch: append.epoch,
             at: append.at,
             prev,
             time: after.time,
             row,
-            consumes: append.consumes.clone(),
-            shapes: append.records.iter().map(shape).collect(),
+            consumes: append.consumes,
+            records: append.records,
         }
     }
 
     /// The number of records.
     pub(super) fn count(&self) -> u64 {
-        self.shapes.len() as u64
+        self.records.len() as u64
     }
 
-    /// The hashes of the records, in order.
-    pub(super) fn hashes(&self) -> impl Iterator<Item = RecordHash> {
-        self.shapes.iter().map(|s| s.hash)
-    }
-
-    /// The thread's tail after this entry.
+    /// The thread's tail after it.
     pub(super) fn tail(&self) -> Tail {
         Tail {
             next: self.at.saturating_add(self.count()),
-            head: self.shapes.last().map_or(self.prev, |s| s.hash),
+            head: self.records.last().map_or(self.prev, |r| r.hash),
             time: self.time,
         }
     }
-
-    /// The payload of record `n` in `role` is not there from now on.
-    pub(super) fn forget(&mut self, n: Position, role: Role) -> bool {
-        let at = n.checked_sub(self.at).and_then(|at| usize::try_from(at).ok());
-        let Some(shape) = at.and_then(|at| self.shapes.get_mut(at)) else {
-            return false;
-        };
-        let before = shape.payloads.len();
-        shape.payloads.retain(|(r, _)| *r != role);
-        shape.payloads.len() < before
-    }
 }
 
-/// An entry as read.
-#[derive(Debug)]
-pub(super) enum Entry<'a> {
-    /// Records, and the body that holds them.
-    Records(Head, &'a [u8]),
+/// One thing that a group makes durable.
+#[derive(Debug, Clone)]
+pub(super) enum Entry {
+    /// Records of a thread.
+    Appended(Arc<Appended>),
     /// A message to a thread.
-    Message(ThreadId, Message),
+    Message(ThreadId, Arc<Message>),
+    /// A payload of a record goes.
+    Erased(ThreadId, Position, Role),
 }
 
-const RECORDS: u8 = 1;
+const APPENDED: u8 = 1;
 const MESSAGE: u8 = 2;
+const ERASED: u8 = 3;
 
-/// The stored form of an entry of records.
-pub(super) fn records<'r>(
-    place: Place,
-    head: &Head,
-    records: impl Iterator<Item = &'r Record>,
-) -> Vec<u8> {
-    let mut out = Out(Vec::with_capacity(512));
-    write_head(&mut out, head);
-    let mut head_out = Out(Vec::with_capacity(out.0.len() + 24));
-    head_out.byte(RECORDS).integer(out.0.len() as u64).fixed(&out.0);
-    let mut stored = code::seal(LOG, &place.bound(), head_out.0);
-    for record in records {
-        stored.extend_from_slice(&record.header);
-        for payload in &record.payloads {
-            stored.extend_from_slice(&payload.salt);
-            stored.extend_from_slice(&payload.bytes);
+impl Entry {
+    /// The number of records.
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Self::Appended(appended) => appended.count(),
+            Self::Message(..) | Self::Erased(..) => 0,
         }
     }
-    stored
-}
 
-/// The stored form of a message.
-pub(super) fn message(place: Place, to: &ThreadId, message: &Message) -> Vec<u8> {
-    let mut out = Out(Vec::with_capacity(128 + message.body.len()));
-    out.byte(MESSAGE).text(to.as_str()).fixed(&message.id.0).byte(message.kind);
-    out.text(&message.name).text(&message.by).fixed(&message.body);
-    code::seal(LOG, &place.bound(), out.0)
-}
-
-/// Reads an entry. Its records are not checked yet: see [`unpack`].
-pub(super) fn parse(place: Place, stored: &[u8]) -> Result<Entry<'_>, Torn> {
-    let mut input = In(stored);
-    match input.byte()? {
-        RECORDS => {
-            let length = input.count()?;
-            input.take(length)?;
-            input.take(16)?;
-            let body = input.0;
-            let sealed = stored.split_at_checked(stored.len() - body.len());
-            let sealed = sealed.map(|(sealed, _)| sealed).ok_or("cut short")?;
-            let mut head = In(code::unseal(LOG, &place.bound(), sealed)?);
-            head.byte()?;
-            head.integer()?;
-            Ok(Entry::Records(read_head(&mut head)?, body))
+    /// The thread it is of.
+    pub(super) fn thread(&self) -> &ThreadId {
+        match self {
+            Self::Appended(appended) => &appended.thread,
+            Self::Message(thread, _) | Self::Erased(thread, ..) => thread,
         }
-        MESSAGE => {
-            let mut input = In(code::unseal(LOG, &place.bound(), stored)?);
-            input.byte()?;
-            let to = ThreadId::any(input.text()?).map_err(|_| "a thread id is not one")?;
-            let id = MessageId(input.fixed()?);
-            let kind = input.byte()?;
-            let (name, by) = (input.shared()?, input.shared()?);
-            let body = Arc::from(input.0);
-            let message = Message { id, kind, name, by, body };
-            Ok(Entry::Message(to, message))
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Appended(appended) => {
+                appended.records.iter().fold(128, |bytes, r| bytes.saturating_add(r.size()))
+            }
+            Self::Message(_, message) => message.body.len().saturating_add(128),
+            Self::Erased(..) => 128,
         }
-        _ => Err("its kind is not known"),
+    }
+
+    /// Writes it. What it is written into carries the checksum.
+    pub(super) fn write(&self, out: &mut Out) {
+        match self {
+            Self::Appended(appended) => {
+                out.byte(APPENDED);
+                write_appended(out, appended);
+            }
+            Self::Message(to, message) => {
+                out.byte(MESSAGE);
+                write_message(out, to, message);
+            }
+            Self::Erased(thread, n, role) => {
+                out.byte(ERASED).text(thread.as_str()).integer(*n).byte(role_byte(*role));
+            }
+        }
+    }
+
+    /// Reads what [`Entry::write`] wrote.
+    pub(super) fn read(input: &mut In<'_>) -> Result<Self, Torn> {
+        match input.byte()? {
+            APPENDED => Ok(Self::Appended(Arc::new(read_appended(input)?))),
+            MESSAGE => {
+                let (to, message) = read_message(input)?;
+                Ok(Self::Message(to, Arc::new(message)))
+            }
+            ERASED => {
+                let thread = ThreadId::any(input.text()?).map_err(|_| "a thread id is not one")?;
+                Ok(Self::Erased(thread, input.integer()?, role(input.byte()?)?))
+            }
+            _ => Err("its kind is not known"),
+        }
     }
 }
 
-/// Takes the records out of a body and checks each; the error names the record.
-pub(super) fn unpack(
-    log_id: &[u8; 16],
-    head: &Head,
-    body: &[u8],
-) -> Result<Vec<Record>, (Position, String)> {
-    let mut input = In(body);
-    let mut prev = head.prev;
-    let mut records = Vec::with_capacity(head.shapes.len());
-    for (n, shape) in (head.at..).zip(&head.shapes) {
-        let record = take_record(&mut input, shape).map_err(|why| (n, why.to_owned()))?;
-        let verified = record.verify_at(log_id, &prev, &head.thread, n);
-        verified.map_err(|why| (n, why))?;
-        prev = record.hash;
-        records.push(record);
-    }
-    let last = head.tail().next.saturating_sub(1);
-    input.end().map_err(|why| (last, why.to_owned()))?;
-    Ok(records)
-}
-
-fn take_record(input: &mut In<'_>, shape: &Shape) -> Result<Record, Torn> {
-    let header = input.take(shape.header)?.into();
-    let mut payloads = Vec::with_capacity(shape.payloads.len());
-    for (role, length) in &shape.payloads {
-        payloads.push(Payload {
-            role: *role,
-            salt: input.fixed()?,
-            bytes: input.take(*length)?.into(),
-        });
-    }
-    Ok(Record { header, hash: shape.hash, payloads })
-}
-
-fn write_head(out: &mut Out, head: &Head) {
-    out.text(head.thread.as_str()).integer(head.epoch.0).integer(head.at);
-    out.fixed(&head.prev.0).fixed(&head.time.0.to_le_bytes());
-    match &head.row {
+fn write_appended(out: &mut Out, appended: &Appended) {
+    out.text(appended.thread.as_str()).integer(appended.epoch.0).integer(appended.at);
+    out.fixed(&appended.prev.0).fixed(&appended.time.0.to_le_bytes());
+    match &appended.row {
         Some(row) => {
             out.byte(1);
             write_row(out, row);
@@ -253,21 +188,22 @@ fn write_head(out: &mut Out, head: &Head) {
             out.byte(0);
         }
     }
-    out.integer(head.consumes.len() as u64);
-    for id in &head.consumes {
+    out.integer(appended.consumes.len() as u64);
+    for id in &appended.consumes {
         out.fixed(&id.0);
     }
-    out.integer(head.shapes.len() as u64);
-    for shape in &head.shapes {
-        out.fixed(&shape.hash.0).integer(shape.header as u64);
-        out.integer(shape.payloads.len() as u64);
-        for (role, length) in &shape.payloads {
-            out.text(role.as_str()).integer(*length as u64);
+    out.integer(appended.records.len() as u64);
+    for record in &appended.records {
+        out.fixed(&record.hash.0).integer(record.header.len() as u64).fixed(&record.header);
+        out.integer(record.payloads.len() as u64);
+        for payload in &record.payloads {
+            out.byte(role_byte(payload.role)).fixed(&payload.salt);
+            out.integer(payload.bytes.len() as u64).fixed(&payload.bytes);
         }
     }
 }
 
-fn read_head(input: &mut In<'_>) -> Result<Head, Torn> {
+fn read_appended(input: &mut In<'_>) -> Result<Appended, Torn> {
     let thread = ThreadId::any(input.text()?).map_err(|_| "a thread id is not one")?;
     let epoch = Epoch(input.integer()?);
     let at = input.integer()?;
@@ -280,25 +216,59 @@ fn read_head(input: &mut In<'_>) -> Result<Head, Torn> {
     let count = input.count()?;
     let consumes = (0..count).map(|_| input.fixed().map(MessageId)).collect::<Result<_, _>>()?;
     let count = input.count()?;
-    let shapes = (0..count).map(|_| read_shape(input)).collect::<Result<_, _>>()?;
-    input.end()?;
-    Ok(Head { thread, epoch, at, prev, time, row, consumes, shapes })
+    let records = (0..count).map(|_| read_record(input)).collect::<Result<_, _>>()?;
+    Ok(Appended { thread, epoch, at, prev, time, row, consumes, records })
 }
 
-fn read_shape(input: &mut In<'_>) -> Result<Shape, Torn> {
+fn read_record(input: &mut In<'_>) -> Result<Record, Torn> {
     let hash = RecordHash(input.fixed()?);
-    let header = length(input)?;
+    let length = input.count()?;
+    let header = input.take(length)?.into();
     let count = input.count()?;
     let payload = |_| {
-        let role = Role::from_word(input.text()?).ok_or("a role is not known")?;
-        Ok((role, length(input)?))
+        let role = role(input.byte()?)?;
+        let salt = input.fixed()?;
+        let length = input.count()?;
+        Ok(Payload { role, salt, bytes: input.take(length)?.into() })
     };
     let payloads = (0..count).map(payload).collect::<Result<_, Torn>>()?;
-    Ok(Shape { hash, header, payloads })
+    Ok(Record { header, hash, payloads })
 }
 
-fn length(input: &mut In<'_>) -> Result<usize, Torn> {
-    usize::try_from(input.integer()?).map_err(|_| "a length is too large")
+/// Writes a message.
+pub(super) fn write_message(out: &mut Out, to: &ThreadId, message: &Message) {
+    out.text(to.as_str()).fixed(&message.id.0).byte(message.kind);
+    out.text(&message.name).text(&message.by);
+    out.integer(message.body.len() as u64).fixed(&message.body);
+}
+
+/// Reads a message, and to whom it is.
+pub(super) fn read_message(input: &mut In<'_>) -> Result<(ThreadId, Message), Torn> {
+    let to = ThreadId::any(input.text()?).map_err(|_| "a thread id is not one")?;
+    let id = MessageId(input.fixed()?);
+    let kind = input.byte()?;
+    let (name, by) = (input.shared()?, input.shared()?);
+    let length = input.count()?;
+    let body = input.take(length)?.into();
+    Ok((to, Message { id, kind, name, by, body }))
+}
+
+/// The byte for a role: part of the format.
+pub(super) fn role_byte(role: Role) -> u8 {
+    match role {
+        Role::Args => 1,
+        Role::Error => 2,
+        Role::Input => 3,
+        Role::Note => 4,
+        Role::Result => 5,
+        Role::Shown => 6,
+        Role::Value => 7,
+    }
+}
+
+/// The role with this byte.
+pub(super) fn role(byte: u8) -> Result<Role, Torn> {
+    Role::ALL.into_iter().find(|r| role_byte(*r) == byte).ok_or("a role is not known")
 }
 
 /// Writes a row.

@@ -111,6 +111,18 @@ pub enum OpenError {
         /// What does not match.
         why: String,
     },
+    /// The write-ahead log of a journal that was not closed is not beside it, or is not its own.
+    #[error(
+        "{}: was not closed, and its log is missing or is not its own: what was written last \
+         stands there. Put the files {}… back beside it, or restore it from a backup",
+        path.display(), log.display()
+    )]
+    LogMissing {
+        /// The path.
+        path: PathBuf,
+        /// The first of the names that the log may have, without its number.
+        log: PathBuf,
+    },
     /// A symbolic link, a folder or a device.
     #[error("{}: is refused: {source}; name the file itself", path.display())]
     Refused {

@@ -1,11 +1,13 @@
 //! A group being put together: what is checked against memory and not yet durable.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     core::Core,
-    entry::{self, Head, Place},
-    state::Durable,
+    entry::{Appended, Entry, Place},
     tables::POSTED,
 };
 use crate::{
@@ -38,29 +40,21 @@ struct View {
     posted: HashSet<MessageId>,
 }
 
-/// An entry to write.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) place: Place,
-    pub(super) stored: Vec<u8>,
-    /// `None` if it replaces an entry that is there already.
-    pub(super) durable: Option<Durable>,
-}
-
 /// A group.
 #[derive(Debug)]
 pub(super) struct Group<'c> {
     core: &'c Core,
     views: HashMap<ThreadId, View>,
-    next: Place,
-    pub(super) entries: Vec<Pending>,
+    /// The place of the first entry.
+    pub(super) first: Place,
+    pub(super) entries: Vec<Entry>,
     pub(super) bytes: usize,
 }
 
 impl<'c> Group<'c> {
     pub(super) fn new(core: &'c Core) -> Self {
-        let next = core.state().next;
-        Self { core, views: HashMap::new(), next, entries: Vec::new(), bytes: 0 }
+        let first = core.state().next;
+        Self { core, views: HashMap::new(), first, entries: Vec::new(), bytes: 0 }
     }
 
     /// The thread as it will be; `None` if there is none.
@@ -79,26 +73,13 @@ impl<'c> Group<'c> {
                 epoch: thread.epoch,
                 tail: thread.tail,
                 row: thread.row.clone(),
-                inbox: thread.inbox.iter().map(|(id, _)| *id).collect(),
+                inbox: thread.inbox.iter().map(|w| w.id).collect(),
                 posted: thread.posted.iter().copied().collect(),
             };
             drop(state);
             self.views.insert(id.clone(), view);
         }
         Ok(self.views.get_mut(id))
-    }
-
-    fn push(
-        &mut self,
-        records: u64,
-        durable: Durable,
-        encode: impl FnOnce(Place, &Durable) -> Vec<u8>,
-    ) {
-        let place = self.next;
-        self.next = place.after(records);
-        let stored = encode(place, &durable);
-        self.bytes = self.bytes.saturating_add(stored.len());
-        self.entries.push(Pending { place, stored, durable: Some(durable) });
     }
 
     /// Takes an element in, or refuses it.
@@ -120,21 +101,24 @@ impl<'c> Group<'c> {
         }
         view.inbox.retain(|id| !consumed.contains(id));
         let row = (!view.exists || view.row != append.row).then(|| append.row.clone());
-        let head = Head::of(&append, view.tail.head, &after, row);
+        let appended = Appended::of(append, view.tail.head, &after, row.clone());
         view.exists = true;
         view.tail = after;
-        view.row = append.row;
-        let records = append.records;
-        self.push(head.count(), Durable::Records(head), |place, durable| match durable {
-            Durable::Records(head) => entry::records(place, head, records.iter()),
-            Durable::Message(..) => Vec::new(),
-        });
+        if let Some(row) = row {
+            view.row = row;
+        }
+        self.push(Entry::Appended(Arc::new(appended)));
         Ok(after.next)
     }
 
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.bytes = self.bytes.saturating_add(entry.size());
+        self.entries.push(entry);
+    }
+
     /// Takes a message in, unless it was posted before.
-    pub(super) fn post(&mut self, to: &ThreadId, message: &Message) -> Result<Posted> {
-        admit::admit_message(message)?;
+    pub(super) fn post(&mut self, to: &ThreadId, message: Message) -> Result<Posted> {
+        admit::admit_message(&message)?;
         let Some(view) = self.view(to)?.filter(|v| v.exists) else {
             return Ok(Posted::NoSuchThread);
         };
@@ -154,9 +138,7 @@ impl<'c> Group<'c> {
             view.inbox.insert(message.id);
             view.posted.insert(message.id);
         }
-        self.push(0, Durable::Message(to.clone(), message.id), |place, _| {
-            entry::message(place, to, message)
-        });
+        self.push(Entry::Message(to.clone(), Arc::new(message)));
         Ok(Posted::Stored)
     }
 

@@ -1,13 +1,15 @@
-//! The embedded home: one redb file, one process, one thread that writes.
+//! The embedded home: one redb file and a write-ahead log beside it, for one process.
 //!
-//! **On disk.** The table `log` is the authority: every append puts one entry for each thread at
-//! its right edge, and a commit writes nothing else. Rows, lists of extents and message ids follow
-//! in bulk; after a crash the log tells what they lack. `docs/decisions/0001-layout.md` has the
-//! figures behind this. Every commit is two-phase.
+//! **On disk.** A commit is one frame in the [`log`], with one sync. The tables of the redb file
+//! follow in [`drain`]s, in long runs by thread, and say how far they go; opening reads what the
+//! log has behind that. A journal that was closed is the one redb file.
+//! `docs/internals/log.md` is the protocol, `docs/decisions/0002-log.md` has the figures.
 //!
-//! **In memory.** Every unfinished thread (its row and its tail), so that claims and lists of
-//! unfinished threads touch no table; of the ended ones a hash of the id. Opening reads all rows
-//! and no record.
+//! **In memory.** Every unfinished thread (its row and its tail), and what is not drained yet; of
+//! the ended threads a hash of the id. Opening reads all rows and no drained record.
+//!
+//! **Who does what.** Callers write for each other ([`line`](mod@line)); the [`keeper`] drains and does what
+//! is rare; two readers serve records and lists.
 //!
 //! **When something fails.** After an error of the system in a write, or a panic of the storage
 //! library in one, the handle is dead: those who wait hear [`StoreError::Unknown`] if the write
@@ -16,26 +18,31 @@
 
 mod aside;
 mod backend;
+mod chunk;
 mod clock;
 mod code;
 mod core;
 mod create;
 mod disk;
+mod drain;
 mod entry;
 mod error;
 mod faulty;
 mod group;
+mod keeper;
+mod line;
 mod list;
 mod lock;
+mod log;
 mod open;
 mod options;
 mod reader;
-mod settle;
 mod state;
 mod tables;
 mod writer;
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -45,19 +52,21 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 pub use self::{
     clock::{StoreClock, TimeSource},
     disk::{Disk, DiskFile, RealDisk},
     error::{CreateError, Holder, OpenError},
     faulty::{CountingDisk, FaultKind, IoCounts},
-    options::{CreateOptions, OpenOptions},
+    options::{CommitBy, CreateOptions, OpenOptions},
 };
 use self::{
     core::Core,
     group::Element,
-    writer::{Ask, Erasure, Request},
+    keeper::{Erasure, Job as KeeperJob},
+    line::Line,
+    writer::Ask,
 };
 use crate::{
     admit,
@@ -66,7 +75,7 @@ use crate::{
         RecordPage, StoreError, StoreIdentity, ThreadInfo,
     },
     id::{Epoch, LogIndex, Position, StoreTime, ThreadId},
-    limits::{EMBEDDED_CHECK_BYTES_MAX, EMBEDDED_QUEUE_MAX, EMBEDDED_READERS},
+    limits::{EMBEDDED_CHECK_BYTES_MAX, EMBEDDED_READERS},
     record::{Record, Role},
 };
 
@@ -78,11 +87,9 @@ type Job = Box<dyn FnOnce(&Core) + Send>;
 /// Dropping it without [`Checkpointer::close`] is a crash: everything acknowledged is there, and
 /// the next open recovers. Creating, opening and dropping block the calling thread for as long as
 /// the disk takes.
-#[derive(Debug)]
 pub struct Embedded {
     core: Arc<Core>,
-    turns: Arc<Semaphore>,
-    writer: Option<Sender<Request>>,
+    line: Arc<Line>,
     readers: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -119,7 +126,7 @@ impl Embedded {
     ) -> std::result::Result<Self, CreateError> {
         let path = path.as_ref();
         let core = create::create(path, &options)?;
-        Self::start(core).map_err(|source| CreateError::Io {
+        Self::start(core, options.open.by).map_err(|source| CreateError::Io {
             path: path.into(),
             what: "start threads for it",
             source,
@@ -136,32 +143,27 @@ impl Embedded {
     ) -> std::result::Result<Self, OpenError> {
         let path = path.as_ref();
         let core = open::open(path, &options)?;
-        Self::start(core).map_err(|source| OpenError::Io {
+        Self::start(core, options.by).map_err(|source| OpenError::Io {
             path: path.into(),
             what: "start threads for it",
             source,
         })
     }
 
-    fn start(core: Core) -> std::io::Result<Self> {
+    fn start(core: Core, by: CommitBy) -> std::io::Result<Self> {
         let core = Arc::new(core);
-        let (writer, requests) = mpsc::channel();
+        let (keeper, keeper_jobs) = mpsc::channel();
         let (readers, jobs) = mpsc::channel();
         let jobs = Arc::new(Mutex::new(jobs));
+        let line = Arc::new(Line::new(Arc::clone(&core), keeper, by));
         let mut threads = Vec::new();
-        let shared = Arc::clone(&core);
-        threads.push(spawn("deedbook-writer", move || writer::run(shared, &requests))?);
+        let shared = Arc::clone(&line);
+        threads.push(spawn("deedbook-keeper", move || keeper::run(shared, &keeper_jobs))?);
         for _ in 0..EMBEDDED_READERS {
             let (shared, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
             threads.push(spawn("deedbook-reader", move || serve(&shared, &jobs))?);
         }
-        Ok(Self {
-            core,
-            turns: Arc::new(Semaphore::new(EMBEDDED_QUEUE_MAX)),
-            writer: Some(writer),
-            readers: Some(readers),
-            threads,
-        })
+        Ok(Self { core, line, readers: Some(readers), threads })
     }
 
     /// What there is to say about it.
@@ -184,16 +186,10 @@ impl Embedded {
         }
     }
 
-    /// Asks the writer, and waits for its answer.
-    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let turn = turn.map_err(|_| StoreError::Closed)?;
+    /// Has the keeper do something, and waits for it.
+    async fn keeper<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> KeeperJob) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { ask: ask(reply), _turn: turn };
-        let sent = self.writer.as_ref().is_some_and(|w| w.send(request).is_ok());
-        if !sent {
-            return Err(self.gone());
-        }
+        self.line.send(job(reply));
         answer.await.map_err(|_| self.gone())
     }
 
@@ -216,7 +212,7 @@ impl Embedded {
         self.core.end("a thread of the journal has ended")
     }
 
-    /// Checks an element on the caller's own thread, so that the writer need not.
+    /// Checks an element before it gets in line, so that whoever writes need not.
     fn element(&self, append: Append) -> Element {
         let bytes: usize = append.records.iter().map(Record::size).sum();
         let before = {
@@ -224,7 +220,7 @@ impl Embedded {
             state.threads.get(&append.thread).map(|t| t.tail)
         };
         let checked = before.filter(|_| bytes <= EMBEDDED_CHECK_BYTES_MAX).and_then(|before| {
-            // What is refused here may follow what the writer has in hand: it decides.
+            // What is refused here may follow what is being written: the round decides.
             let after = admit::admit(&self.core.identity.log_id, &before, &append).ok()?;
             Some((before, after))
         });
@@ -232,9 +228,15 @@ impl Embedded {
     }
 }
 
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("path", &self.core.path).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Embedded {
     fn drop(&mut self) {
-        self.writer = None;
+        self.line.send(KeeperJob::Stop);
         self.readers = None;
         for thread in self.threads.drain(..) {
             // Whatever ended a thread was answered where it happened.
@@ -277,7 +279,7 @@ impl Checkpointer for Embedded {
                 return vec![Err(error); count];
             }
             let elements = group.into_iter().map(|a| self.element(a)).collect();
-            let results = self.ask(|reply| Ask::Append(elements, reply)).await;
+            let results = self.line.ask(|reply| Ask::Append(elements, reply)).await;
             results.unwrap_or_else(|error| vec![Err(error); count])
         })
     }
@@ -293,7 +295,7 @@ impl Checkpointer for Embedded {
     }
 
     fn post<'a>(&'a self, to: &'a ThreadId, message: Message) -> BoxFuture<'a, Result<Posted>> {
-        Box::pin(async move { self.ask(|reply| Ask::Post(to.clone(), message, reply)).await? })
+        Box::pin(async move { self.line.ask(|reply| Ask::Post(to.clone(), message, reply)).await? })
     }
 
     fn inbox<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Message>>> {
@@ -307,7 +309,7 @@ impl Checkpointer for Embedded {
         holder: &'a str,
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<Lease>>> {
-        Box::pin(async move { self.ask(|r| Ask::Claim(which, holder.into(), ttl, r)).await? })
+        Box::pin(async move { self.line.ask(|r| Ask::Claim(which, holder.into(), ttl, r)).await? })
     }
 
     fn renew<'a>(
@@ -317,7 +319,7 @@ impl Checkpointer for Embedded {
     ) -> BoxFuture<'a, Result<Vec<Option<StoreTime>>>> {
         Box::pin(async move {
             self.core.alive()?;
-            self.ask(|reply| Ask::Renew(leases.to_vec(), ttl, reply)).await
+            self.line.ask(|reply| Ask::Renew(leases.to_vec(), ttl, reply)).await
         })
     }
 
@@ -352,11 +354,11 @@ impl Checkpointer for Embedded {
             }
             let note = self.element(note);
             let erasure = Erasure { n, role, note };
-            self.ask(|reply| Ask::Erase(erasure, reply)).await?
+            self.keeper(|reply| KeeperJob::Erase(erasure, reply)).await?
         })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.ask(Ask::Close).await? })
+        Box::pin(async move { self.keeper(KeeperJob::Close).await? })
     }
 }

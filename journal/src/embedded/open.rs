@@ -1,4 +1,4 @@
-//! Opening: look before touching, then read the rows, then what the log has beyond them.
+//! Opening: look before touching, then read the rows, then what the log has behind them.
 
 use std::{
     io,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
+use tokio::sync::Notify;
 
 use super::{
     aside,
@@ -17,12 +18,13 @@ use super::{
     clock::{StoreClock, monotonic},
     core::{Core, Fault, Opened, guarded},
     disk::DiskFile,
-    entry::{self, Entry, Head, Place},
+    entry::{Appended, Entry},
     error::OpenError,
     lock,
+    log::{self, Problem, Segments},
     options::OpenOptions,
-    state::{Durable, State},
-    tables::{self, FORMAT_VERSION, GENESIS, LOG, META, STATE, Settled, THREADS},
+    state::{State, Thread},
+    tables::{self, FORMAT_VERSION, GENESIS, META, STATE, Settled, THREADS},
 };
 use crate::{
     checkpointer::StoreIdentity,
@@ -70,15 +72,23 @@ pub(super) fn open_file(
     };
     let identity = identity(path, &db)?;
     let clock = StoreClock::new(options.time.clone());
+    let segments = Segments::beside(path, Arc::clone(&options.disk), identity.log_id);
     let read = guarded(|| {
         let transaction = db.begin_read()?;
-        Ok(rebuild(&transaction, &clock))
+        let settled = settled(&transaction)?;
+        let mut state = match &settled {
+            Ok(settled) => State::settled_upto(settled.upto, settled.threads),
+            Err(_) => State::default(),
+        };
+        clock.not_before(rows(&transaction, &mut state)?);
+        Ok((settled, state))
     });
-    let (state, found) = match read {
-        Ok(Ok(read)) => read,
-        Ok(Err(why)) => return Err(damaged(why)),
+    let (found, mut state) = match read {
+        Ok((Ok(found), state)) => (found, state),
+        Ok((Err(why), _)) => return Err(damaged(why)),
         Err(fault) => return Err(faulty(path, fault)),
     };
+    let newest = behind(path, &db, &segments, &found, &mut state, &clock)?;
     let recovery = (repaired || !found.clean).then(|| since.elapsed());
     if let Some(time) = recovery {
         gate.release().map_err(|source| OpenError::Io {
@@ -89,6 +99,7 @@ pub(super) fn open_file(
         tracing::info!(
             journal = %path.display(),
             milliseconds = time.as_millis(),
+            entries = state.unsettled.0,
             "recovered a journal that was not closed"
         );
     }
@@ -100,7 +111,11 @@ pub(super) fn open_file(
         state: Mutex::new(state),
         over: OnceLock::new(),
         found,
+        newest,
         recovery,
+        segments,
+        log_bytes: options.log_bytes,
+        drained: Notify::new(),
     })
 }
 
@@ -199,17 +214,6 @@ fn identity(path: &Path, db: &Database) -> Result<StoreIdentity, OpenError> {
     }
 }
 
-/// Memory as it was: the rows, and what the log has beyond them.
-fn rebuild(transaction: &ReadTransaction, clock: &StoreClock) -> Result<(State, Settled), String> {
-    let text = |error: redb::Error| error.to_string();
-    let found = settled(transaction).map_err(text)??;
-    let mut state = State::settled_upto(found.upto, found.threads);
-    let latest = rows(transaction, &mut state, found.threads).map_err(text)?;
-    clock.not_before(latest);
-    replay(transaction, &mut state, &found, clock).map_err(text)??;
-    Ok((state, found))
-}
-
 type Read<T> = Result<T, redb::Error>;
 
 fn settled(transaction: &ReadTransaction) -> Read<Result<Settled, String>> {
@@ -222,7 +226,8 @@ fn settled(transaction: &ReadTransaction) -> Read<Result<Settled, String>> {
 
 /// Reads every row of the table of threads. What is wrong there is kept in the state, so that
 /// other threads can still be read.
-fn rows(transaction: &ReadTransaction, state: &mut State, count: u64) -> Read<StoreTime> {
+fn rows(transaction: &ReadTransaction, state: &mut State) -> Read<StoreTime> {
+    let count = state.count;
     let mut latest = StoreTime(0);
     let mut seen = 0;
     let threads = transaction.open_table(THREADS)?;
@@ -253,81 +258,66 @@ fn rows(transaction: &ReadTransaction, state: &mut State, count: u64) -> Read<St
     Ok(latest)
 }
 
-/// Applies what stands in the log beyond the tables.
-fn replay(
-    transaction: &ReadTransaction,
-    state: &mut State,
+/// Applies what the log has behind the tables: the newest generation that it has.
+fn behind(
+    path: &Path,
+    db: &Database,
+    segments: &Segments,
     found: &Settled,
+    state: &mut State,
     clock: &StoreClock,
-) -> Read<Result<(), String>> {
-    let log = transaction.open_table(LOG)?;
-    if let Err(why) = joins(&log, found.upto)? {
-        return Ok(Err(why));
+) -> Result<u64, OpenError> {
+    state.frame = (found.generation, found.frame);
+    if found.clean {
+        return Ok(found.generation);
     }
-    for stored in log.range(found.upto.key()..)? {
-        let (key, value) = stored?;
-        let (leaf, sub) = key.value();
-        let place = Place { leaf, sub };
-        if found.clean || place != state.next {
-            return Ok(Err(format!("the log has an entry at {leaf}.{sub} that does not belong")));
+    let damaged = |why: String| OpenError::Damaged { path: path.into(), why };
+    let log_id = segments.log_id();
+    let recovered = log::recover(&log_id, segments, found).map_err(|problem| match problem {
+        Problem::Missing(log) => OpenError::LogMissing { path: path.into(), log },
+        Problem::Damaged(why) => damaged(why),
+        Problem::Io(source) => OpenError::Io { path: path.into(), what: "read its log", source },
+    })?;
+    for (place, entry) in recovered.entries {
+        let thread = entry.thread();
+        if state.is_away(thread) {
+            let row = stored_row(path, db, thread)?;
+            state.admit_stored(thread.clone(), row, false);
         }
-        let bytes = value.value().len();
-        let (thread, durable) = match entry::parse(place, value.value()) {
-            Ok(Entry::Records(head, _)) => (head.thread.clone(), Durable::Records(head)),
-            Ok(Entry::Message(to, message)) => (to.clone(), Durable::Message(to, message.id)),
-            Err(why) => return Ok(Err(format!("the log at {leaf}.{sub}: {why}"))),
-        };
-        if state.is_away(&thread) {
-            let key = thread.as_str().as_bytes();
-            let row = transaction.open_table(THREADS)?.get(key)?.map(|v| v.value().to_vec());
-            let row = row.ok_or("missing").and_then(|row| tables::read_thread(key, &row));
-            match row {
-                Ok(row) => state.admit_stored(thread.clone(), row, false),
-                Err(why) => return Ok(Err(format!("the row of {thread:?}: {why}"))),
+        if let Entry::Appended(appended) = &entry {
+            if !follows(state, appended) {
+                let leaf = place.leaf;
+                return Err(damaged(format!("the log at leaf {leaf} does not follow {thread:?}")));
             }
+            clock.not_before(appended.time);
         }
-        if let Durable::Records(head) = &durable {
-            if !follows(state, head) {
-                return Ok(Err(format!("the log at {leaf}.{sub} does not follow {thread:?}")));
-            }
-            clock.not_before(head.time);
-        }
-        state.apply(place, bytes, durable);
+        state.apply(entry);
     }
-    Ok(Ok(()))
+    state.frame.1 = recovered.last;
+    Ok(recovered.generation)
 }
 
-/// Whether the last entry that the tables know of is where the log ends for them.
-fn joins(
-    log: &redb::ReadOnlyTable<(u64, u32), &'static [u8]>,
-    upto: Place,
-) -> Read<Result<(), String>> {
-    if upto == Place::default() {
-        return Ok(Ok(()));
-    }
-    let before = log.range(..upto.key())?.next_back().transpose()?;
-    let Some((key, value)) = before else {
-        return Ok(Err("the log is empty and must not be".into()));
-    };
-    let (leaf, sub) = key.value();
-    let place = Place { leaf, sub };
-    let count = match entry::parse(place, value.value()) {
-        Ok(Entry::Records(head, _)) => head.count(),
-        Ok(Entry::Message(..)) => 0,
-        Err(why) => return Ok(Err(format!("the log at {leaf}.{sub}: {why}"))),
-    };
-    if place.after(count) == upto {
-        Ok(Ok(()))
-    } else {
-        let (to_leaf, to_sub) = upto.key();
-        Ok(Err(format!("the log ends at {leaf}.{sub} and must reach {to_leaf}.{to_sub}")))
-    }
+fn stored_row(path: &Path, db: &Database, thread: &ThreadId) -> Result<Thread, OpenError> {
+    let key = thread.as_str().as_bytes();
+    let row = guarded(|| {
+        let transaction = db.begin_read()?;
+        let threads = transaction.open_table(THREADS)?;
+        Ok(threads.get(key)?.map(|stored| stored.value().to_vec()))
+    });
+    let row = row.map_err(|fault| faulty(path, fault))?;
+    let row = row.ok_or("it is missing").and_then(|row| tables::read_thread(key, &row));
+    row.map_err(|why| OpenError::Damaged {
+        path: path.into(),
+        why: format!("the row of {thread:?}: {why}"),
+    })
 }
 
-fn follows(state: &State, head: &Head) -> bool {
-    match state.threads.get(&head.thread) {
-        Some(thread) => head.at == thread.tail.next && head.prev == thread.tail.head,
+fn follows(state: &State, appended: &Appended) -> bool {
+    match state.threads.get(&appended.thread) {
+        Some(thread) => {
+            appended.at == thread.tail.next && appended.prev == thread.tail.head
+        }
         // A row that cannot be read is reported already; what follows it is not applied.
-        None => head.row.is_some() || state.damaged.is_some(),
+        None => appended.row.is_some() || state.damaged.is_some(),
     }
 }

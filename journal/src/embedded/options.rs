@@ -6,7 +6,19 @@ use super::{
     clock::TimeSource,
     disk::{Disk, RealDisk},
 };
-use crate::limits::EMBEDDED_CACHE_BYTES_DEFAULT;
+use crate::limits::{EMBEDDED_CACHE_BYTES_DEFAULT, EMBEDDED_LOG_BYTES_DEFAULT};
+
+/// Who writes to the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CommitBy {
+    /// Whoever has something to write, for everybody who waits, on its own thread: it blocks for
+    /// the time of one write and sync. This is the fastest.
+    #[default]
+    Caller,
+    /// A thread of the journal: no caller's thread blocks, and each append costs two hand-overs
+    /// between threads. For programs in which one thread runs everything and must not stop.
+    Thread,
+}
 
 /// How to open a journal.
 #[derive(Clone)]
@@ -18,6 +30,8 @@ pub struct OpenOptions {
     pub(super) wait: Duration,
     pub(super) follow: bool,
     pub(super) verify: bool,
+    pub(super) log_bytes: u64,
+    pub(super) by: CommitBy,
 }
 
 impl OpenOptions {
@@ -31,6 +45,8 @@ impl OpenOptions {
             wait: Duration::ZERO,
             follow: false,
             verify: false,
+            log_bytes: EMBEDDED_LOG_BYTES_DEFAULT,
+            by: CommitBy::default(),
         }
     }
 
@@ -70,6 +86,22 @@ impl OpenOptions {
         self
     }
 
+    /// Sets how long a file of the write-ahead log gets, in bytes. There are two of them most of
+    /// the time; writers wait while twice as much is not in the tables, which bounds memory and
+    /// the time that opening takes after a crash. At least 64 KiB.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes.max(64 << 10);
+        self
+    }
+
+    /// Sets who writes to the log.
+    #[must_use]
+    pub fn commit_by(mut self, by: CommitBy) -> Self {
+        self.by = by;
+        self
+    }
+
     /// Whether every page of the file is verified before anything is served: about a second for
     /// each 600 MiB. Without it, records are verified when they are read.
     #[must_use]
@@ -94,6 +126,8 @@ impl fmt::Debug for OpenOptions {
             .field("wait", &self.wait)
             .field("follow_symlinks", &self.follow)
             .field("verify_pages", &self.verify)
+            .field("log_bytes", &self.log_bytes)
+            .field("commit_by", &self.by)
             .finish()
     }
 }

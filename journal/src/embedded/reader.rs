@@ -1,31 +1,56 @@
-//! Reading: records of a thread, its inbox, lists of threads, the log.
+//! Reading: records of a thread, its inbox, the log. What the tables have comes first, then what
+//! only memory has.
 
-use std::{collections::VecDeque, ops::Bound};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+};
 
 use redb::{Range, ReadOnlyTable, ReadTransaction};
 
 use super::{
+    chunk::{self, Head},
     core::Core,
-    entry::{self, Entry, Head, Place},
-    state::Extent,
-    tables::{self, EXTENTS, LOG},
+    drain::Rewrite,
+    entry::Place,
+    state::{Extent, Fresh, Waiting},
+    tables::{self, EXTENTS, INBOX, RECORDS},
 };
 use crate::{
+    admit::refused,
     checkpointer::{LogEntry, Message, Page, RecordPage, StoreError},
     id::{LogIndex, Position, ThreadId},
     limits::{EMBEDDED_LOG_ENTRIES_MAX, EMBEDDED_READ_BYTES_MAX},
-    record::{Record, RecordHash},
+    record::{Record, RecordHash, Role},
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
-type Log = ReadOnlyTable<(u64, u32), &'static [u8]>;
+type Records = ReadOnlyTable<(u64, u32), &'static [u8]>;
+type Lists = ReadOnlyTable<(u64, u64), &'static [u8]>;
 
 /// What memory knows of a thread, at one moment.
 struct Seen {
     no: u64,
     next: Position,
     head: RecordHash,
-    fresh: VecDeque<Extent>,
+    /// What the tables may not have yet.
+    fresh: Vec<Fresh>,
+    /// Payloads that are gone and that the tables may still have.
+    erased: Vec<(Position, Role)>,
+}
+
+impl Seen {
+    /// The position from which on memory has the records.
+    fn in_memory(&self) -> Position {
+        self.fresh.first().map_or(self.next, |f| f.appended.at)
+    }
+
+    /// A record without what was erased from it.
+    fn without_erased(&self, n: Position, record: &mut Record) {
+        for (_, role) in self.erased.iter().filter(|(at, _)| *at == n) {
+            record.payloads.retain(|p| p.role != *role);
+        }
+    }
 }
 
 fn damaged(thread: &ThreadId, n: Position, why: impl Into<String>) -> StoreError {
@@ -34,14 +59,17 @@ fn damaged(thread: &ThreadId, n: Position, why: impl Into<String>) -> StoreError
 
 /// Finds a thread, in memory or in its table.
 fn seen(core: &Core, id: &ThreadId) -> Result<Seen> {
-    {
+    let erased = {
         let state = core.state();
+        let erased = state.erasures.iter().filter(|(of, ..)| of == id);
+        let erased: Vec<_> = erased.map(|(_, n, role)| (*n, *role)).collect();
         if let Some(thread) = state.threads.get(id).filter(|t| t.exists) {
             return Ok(Seen {
                 no: thread.no,
                 next: thread.tail.next,
                 head: thread.tail.head,
-                fresh: thread.fresh.iter().copied().collect(),
+                fresh: thread.fresh.clone(),
+                erased,
             });
         }
         if let Some(error) = state.damage(id) {
@@ -50,40 +78,38 @@ fn seen(core: &Core, id: &ThreadId) -> Result<Seen> {
         if !state.is_away(id) {
             return Err(StoreError::NoSuchThread);
         }
-    }
+        erased
+    };
     let thread = core.stored_thread(id)?;
-    Ok(Seen {
-        no: thread.no,
-        next: thread.tail.next,
-        head: thread.tail.head,
-        fresh: VecDeque::new(),
-    })
+    let (next, head) = (thread.tail.next, thread.tail.head);
+    Ok(Seen { no: thread.no, next, head, fresh: Vec::new(), erased })
 }
 
-/// The extents of a thread in their order: those in stored lists, then those in memory.
+/// The extents of a thread in their order, as its stored lists have them.
 struct Extents<'t> {
     lists: Range<'t, (u64, u64), &'static [u8]>,
     list: VecDeque<Extent>,
-    fresh: VecDeque<Extent>,
-    /// Positions below this were given out.
-    given: Position,
 }
 
-impl Extents<'_> {
+impl<'t> Extents<'t> {
+    /// The extents from the list on that holds `from`.
+    fn from(table: &'t Lists, no: u64, from: Position) -> std::result::Result<Self, redb::Error> {
+        let mut upto = table.range((no, 0)..=(no, from))?;
+        let start = upto.next_back().transpose()?.map_or((no, 0), |(key, _)| key.value());
+        let lists = table.range(start..=(no, u64::MAX))?;
+        Ok(Self { lists, list: VecDeque::new() })
+    }
+
     /// The next extent, or what is wrong with a list.
     fn next(
         &mut self,
     ) -> std::result::Result<Option<std::result::Result<Extent, String>>, redb::Error> {
         loop {
-            // Lists may meanwhile hold what was in memory when it was looked at.
-            while let Some(extent) = self.list.pop_front() {
-                if extent.first >= self.given {
-                    self.given = extent.first + 1;
-                    return Ok(Some(Ok(extent)));
-                }
+            if let Some(extent) = self.list.pop_front() {
+                return Ok(Some(Ok(extent)));
             }
             let Some(stored) = self.lists.next().transpose()? else {
-                break;
+                return Ok(None);
             };
             let key = stored.0.value();
             match tables::read_extents(key, stored.1.value()) {
@@ -91,75 +117,86 @@ impl Extents<'_> {
                 Err(why) => return Ok(Some(Err(format!("a list of extents: {why}")))),
             }
         }
-        while let Some(extent) = self.fresh.pop_front() {
-            if extent.first >= self.given {
-                self.given = extent.first + 1;
-                return Ok(Some(Ok(extent)));
-            }
-        }
-        Ok(None)
     }
 }
 
-/// Gets entries of the log: by going on where the last one stood, if the next stands there.
-struct Cursor<'t> {
-    log: &'t Log,
-    range: Option<Range<'static, (u64, u32), &'static [u8]>>,
-}
-
-impl Cursor<'_> {
-    fn get(
-        &mut self,
-        place: Place,
-    ) -> std::result::Result<Option<redb::AccessGuard<'static, &'static [u8]>>, redb::Error> {
-        if let Some(range) = &mut self.range
-            && let Some((key, value)) = range.next().transpose()?
-            && key.value() == place.key()
-        {
-            return Ok(Some(value));
+/// The bytes of the chunk at a place, and how many parts it has; `None` where parts are missing.
+fn assemble(
+    table: &Records,
+    place: Place,
+) -> std::result::Result<Option<(Vec<u8>, u32)>, redb::Error> {
+    let mut stored = Vec::new();
+    let mut parts = 1;
+    let mut sub = place.sub;
+    for part in table.range(place.key()..)? {
+        let (key, part) = part?;
+        if key.value() != (place.leaf, sub) {
+            return Ok(None);
         }
-        let mut range = self.log.range(place.key()..)?;
-        let found = range.next().transpose()?;
-        self.range = Some(range);
-        Ok(found.filter(|(key, _)| key.value() == place.key()).map(|(_, value)| value))
+        if sub == place.sub {
+            let Ok((count, length)) = chunk::extent(part.value()) else {
+                return Ok(None);
+            };
+            parts = count;
+            stored.reserve(length.min(EMBEDDED_READ_BYTES_MAX));
+        }
+        stored.extend_from_slice(part.value());
+        sub = sub.saturating_add(1);
+        if sub - place.sub >= parts {
+            return Ok(Some((stored, parts)));
+        }
     }
+    Ok(None)
 }
 
-/// One extent's entry, parsed and checked.
+/// A chunk as read.
+struct Chunk {
+    head: Head,
+    records: Vec<Record>,
+    parts: u32,
+}
+
+/// The chunk of an extent, parsed and checked.
 fn load(
     core: &Core,
     id: &ThreadId,
     extent: Extent,
-    stored: Option<&[u8]>,
-) -> Result<(Head, Vec<Record>)> {
+    table: &Records,
+) -> std::result::Result<Result<Chunk>, redb::Error> {
     let n = extent.first;
-    let stored = stored.ok_or_else(|| damaged(id, n, "its place in the log is empty"))?;
-    let entry = entry::parse(extent.place, stored).map_err(|why| damaged(id, n, why))?;
-    let Entry::Records(head, body) = entry else {
-        return Err(damaged(id, n, "a message stands in its place"));
+    let Some((stored, parts)) = assemble(table, extent.place)? else {
+        return Ok(Err(damaged(id, n, "a part of its chunk is missing")));
+    };
+    let (head, body) = match chunk::parse(extent.place, &stored) {
+        Ok(parsed) => parsed,
+        Err(why) => return Ok(Err(changed(core, id, extent, &stored, why))),
     };
     if head.thread != *id || head.at != n {
-        return Err(damaged(id, n, "another record stands in its place"));
+        return Ok(Err(damaged(id, n, "another record stands in its place")));
     }
-    let records = entry::unpack(&core.identity.log_id, &head, body);
-    let records = records.map_err(|(n, why)| damaged(id, n, why))?;
-    Ok((head, records))
+    let records = chunk::unpack(&head, body).map_err(|(n, why)| damaged(id, n, why));
+    Ok(records.map(|records| Chunk { head, records, parts }))
 }
 
-/// The extents from the one that holds `from` on.
-fn extents_from<'t>(
-    table: &'t ReadOnlyTable<(u64, u64), &'static [u8]>,
-    seen: &Seen,
-    from: Position,
-) -> std::result::Result<Extents<'t>, redb::Error> {
-    let mut upto = table.range((seen.no, 0)..=(seen.no, from))?;
-    let start = upto.next_back().transpose()?.map_or((seen.no, 0), |(key, _)| key.value());
-    Ok(Extents {
-        lists: table.range(start..=(seen.no, u64::MAX))?,
-        list: VecDeque::new(),
-        fresh: seen.fresh.clone(),
-        given: 0,
-    })
+/// Which record of a chunk that is not what it was has changed, as far as that can be told.
+fn changed(core: &Core, id: &ThreadId, extent: Extent, stored: &[u8], why: &str) -> StoreError {
+    let parsed = chunk::parse_damaged(stored);
+    let parsed = parsed.filter(|(head, _)| head.thread == *id && head.at == extent.first);
+    let Some((head, body)) = parsed else {
+        return damaged(id, extent.first, why);
+    };
+    let records = match chunk::unpack(&head, body) {
+        Ok(records) => records,
+        Err((n, why)) => return damaged(id, n, why),
+    };
+    let mut prev = head.prev;
+    for (n, record) in (head.at..).zip(&records) {
+        if let Err(why) = record.verify_at(&core.identity.log_id, &prev, id, n) {
+            return damaged(id, n, why);
+        }
+        prev = record.hash;
+    }
+    damaged(id, extent.first, why)
 }
 
 /// Records of a thread: see [`crate::checkpointer::Checkpointer::read`].
@@ -174,57 +211,74 @@ pub(super) fn read(
     if from >= seen.next {
         return Ok(Page { items: Vec::new(), next: None });
     }
-    let page = core.reading(id, |transaction| {
-        read_in(core, transaction, id, &seen, from, bytes_max.min(EMBEDDED_READ_BYTES_MAX))
-    });
-    // Where redb itself stumbled, say at least from where on.
-    page.map_err(|error| match error {
-        StoreError::Damaged { thread, n: 0, why } => StoreError::Damaged { thread, n: from, why },
-        other => other,
-    })
+    let mut page = Filling::new(from, bytes_max.min(EMBEDDED_READ_BYTES_MAX));
+    if from < seen.in_memory() {
+        let read = core.reading(id, |transaction| in_tables(core, transaction, id, &seen, &mut page));
+        // Where redb itself stumbled, say at least from where on.
+        read.map_err(|error| match error {
+            StoreError::Damaged { thread, n: 0, why } => {
+                StoreError::Damaged { thread, n: page.expected, why }
+            }
+            other => other,
+        })?;
+    }
+    for fresh in &seen.fresh {
+        if page.next.is_some() {
+            break;
+        }
+        let appended = &fresh.appended;
+        let tail = appended.tail();
+        if tail.next > from {
+            let records = appended.records.iter().cloned();
+            page.take(id, (appended.at, appended.prev), (tail.next, tail.head), records)?;
+        }
+    }
+    if page.next.is_none() && (page.expected < seen.next || page.prev != Some(seen.head)) {
+        return Err(damaged(id, page.expected, "its records end before the thread does"));
+    }
+    for (n, record) in page.items.iter_mut().filter(|_| !seen.erased.is_empty()) {
+        seen.without_erased(*n, record);
+    }
+    Ok(Page { items: page.items, next: page.next })
 }
 
-type ReadResult = std::result::Result<Result<RecordPage>, redb::Error>;
-
-fn read_in(
+/// Fills a page with what the tables have before what memory has.
+fn in_tables(
     core: &Core,
     transaction: &ReadTransaction,
     id: &ThreadId,
     seen: &Seen,
-    from: Position,
-    bytes_max: usize,
-) -> ReadResult {
-    let (log, lists) = (transaction.open_table(LOG)?, transaction.open_table(EXTENTS)?);
-    let mut extents = extents_from(&lists, seen, from)?;
-    let mut cursor = Cursor { log: &log, range: None };
-    let mut page = Filling::new(from, bytes_max);
+    page: &mut Filling,
+) -> std::result::Result<Result<()>, redb::Error> {
+    let (table, lists) = (transaction.open_table(RECORDS)?, transaction.open_table(EXTENTS)?);
+    let (from, upto) = (page.from, seen.in_memory());
+    let mut extents = Extents::from(&lists, seen.no, from)?;
     // The extent that holds `from` is the last one that begins at or before it.
     let mut held: Option<Extent> = None;
     loop {
+        // A drain may meanwhile have brought more into the tables than memory is known to lack.
         let next = match extents.next()?.transpose() {
-            Ok(next) => next.filter(|e| e.first < seen.next),
+            Ok(next) => next.filter(|e| e.first < upto),
             Err(why) => return Ok(Err(damaged(id, page.expected, why))),
         };
         if let (Some(extent), true) = (held, next.is_none_or(|e| e.first > from)) {
-            let stored = cursor.get(extent.place)?;
-            let loaded = load(core, id, extent, stored.as_ref().map(redb::AccessGuard::value));
-            let full = loaded.and_then(|(head, records)| page.take(id, &head, records));
-            match full {
-                Ok(true) => return Ok(Ok(page.done())),
-                Ok(false) => {}
+            let loaded = match load(core, id, extent, &table)? {
+                Ok(loaded) => loaded,
                 Err(error) => return Ok(Err(error)),
+            };
+            let (first, last) = ((loaded.head.at, loaded.head.prev), (loaded.head.end(), loaded.head.last()));
+            if let Err(error) = page.take(id, first, last, loaded.records.into_iter()) {
+                return Ok(Err(error));
+            }
+            if page.next.is_some() {
+                return Ok(Ok(()));
             }
         }
         if next.is_none() {
-            break;
+            return Ok(Ok(()));
         }
         held = next;
     }
-    if page.expected < seen.next || page.prev != Some(seen.head) {
-        let why = "the log ends before the thread does";
-        return Ok(Err(damaged(id, page.expected, why)));
-    }
-    Ok(Ok(page.done()))
 }
 
 /// A page being filled.
@@ -251,46 +305,68 @@ impl Filling {
         }
     }
 
-    /// Takes the records of an extent; `true` when the page is full.
-    fn take(&mut self, id: &ThreadId, head: &Head, records: Vec<Record>) -> Result<bool> {
+    /// Takes a run of records that begins at one position behind one hash and ends at another, as
+    /// far as the page has room.
+    fn take(
+        &mut self,
+        id: &ThreadId,
+        (at, before): (Position, RecordHash),
+        (end, last): (Position, RecordHash),
+        records: impl Iterator<Item = Record>,
+    ) -> Result<()> {
         let follows = match self.prev {
-            Some(prev) => head.at == self.expected && head.prev == prev,
-            None => head.at <= self.from && self.from < head.tail().next,
+            Some(prev) => at == self.expected && before == prev,
+            None => at <= self.from && self.from < end,
         };
-        if !follows || (head.at == 0) != (head.prev == RecordHash::ZERO) {
+        if !follows || (at == 0) != (before == RecordHash::ZERO) {
             return Err(damaged(id, self.expected, "what stands there does not follow"));
         }
-        for (n, record) in (head.at..).zip(records).filter(|(n, _)| *n >= self.from) {
+        for (n, record) in (at..).zip(records).filter(|(n, _)| *n >= self.from) {
             self.bytes = self.bytes.saturating_add(record.size());
             if self.bytes > self.bytes_max && !self.items.is_empty() {
                 self.next = Some(n);
-                return Ok(true);
+                return Ok(());
             }
             self.items.push((n, record));
         }
-        self.expected = head.tail().next;
-        self.prev = Some(head.tail().head);
-        Ok(false)
-    }
-
-    fn done(self) -> RecordPage {
-        Page { items: self.items, next: self.next }
+        self.expected = end;
+        self.prev = Some(last);
+        Ok(())
     }
 }
 
-/// The entry that holds record `n` of a thread.
-pub(super) fn entry_with(
-    core: &Core,
-    id: &ThreadId,
-    n: Position,
-) -> Result<(Place, Head, Vec<Record>)> {
-    let seen = seen(core, id)?;
-    if n >= seen.next {
-        return Err(crate::admit::refused(format!("there is no record {n} to erase in")));
+/// Whether there is a payload to erase.
+pub(super) fn has_payload(core: &Core, id: &ThreadId, n: Position, role: Role) -> Result<bool> {
+    let page = read(core, id, n, 1)?;
+    let Some((_, record)) = page.items.first() else {
+        return Err(refused(format!("there is no record {n} to erase in")));
+    };
+    Ok(record.payload(role).is_some())
+}
+
+/// The chunks that have what was erased, without it.
+pub(super) fn without_erased(core: &Core) -> Result<Vec<Rewrite>> {
+    let erasures = core.state().erasures.clone();
+    let mut rewrites: BTreeMap<Place, Rewrite> = BTreeMap::new();
+    for (id, n, role) in erasures {
+        let (place, chunk) = chunk_with(core, &id, n)?;
+        let Chunk { head, records, parts } = chunk;
+        let rewrite =
+            rewrites.entry(place).or_insert_with(|| Rewrite { place, parts, head, records });
+        let at = usize::try_from(n.saturating_sub(rewrite.head.at)).unwrap_or(usize::MAX);
+        if let Some(record) = rewrite.records.get_mut(at) {
+            record.payloads.retain(|p| p.role != role);
+        }
     }
+    Ok(rewrites.into_values().collect())
+}
+
+/// The chunk that holds record `n` of a thread, and its place.
+fn chunk_with(core: &Core, id: &ThreadId, n: Position) -> Result<(Place, Chunk)> {
+    let seen = seen(core, id)?;
     core.reading(id, |transaction| {
-        let (log, lists) = (transaction.open_table(LOG)?, transaction.open_table(EXTENTS)?);
-        let mut extents = extents_from(&lists, &seen, n)?;
+        let (table, lists) = (transaction.open_table(RECORDS)?, transaction.open_table(EXTENTS)?);
+        let mut extents = Extents::from(&lists, seen.no, n)?;
         let mut held: Option<Extent> = None;
         while let Some(extent) = extents.next()? {
             match extent {
@@ -300,37 +376,38 @@ pub(super) fn entry_with(
             }
         }
         let Some(extent) = held else {
-            return Ok(Err(damaged(id, n, "no extent holds it")));
+            return Ok(Err(damaged(id, n, "no chunk holds it")));
         };
-        let stored = log.get(extent.place.key())?;
-        let loaded = load(core, id, extent, stored.as_ref().map(redb::AccessGuard::value));
-        Ok(loaded.map(|(head, records)| (extent.place, head, records)))
+        let loaded = load(core, id, extent, &table)?;
+        Ok(loaded.map(|chunk| (extent.place, chunk)))
     })
 }
 
 /// The unconsumed messages of a thread.
 pub(super) fn inbox(core: &Core, id: &ThreadId) -> Result<Vec<Message>> {
     core.alive()?;
-    let places = |core: &Core| {
+    let waiting = |core: &Core| {
         let state = core.state();
         let thread = state.threads.get(id).filter(|t| t.exists);
         thread.map(|t| (t.tail.next, t.inbox.clone()))
     };
-    let Some((next, inbox)) = places(core) else {
+    let Some((next, inbox)) = waiting(core) else {
         seen(core, id)?;
         return Ok(Vec::new());
     };
     let mut messages = Vec::with_capacity(inbox.len());
-    for (message_id, place) in inbox {
+    for Waiting { id: message_id, place, message } in inbox {
+        if let Some(message) = message {
+            messages.push(Message::clone(&message));
+            continue;
+        }
         let found = core.reading(id, |transaction| {
-            let log = transaction.open_table(LOG)?;
-            let Some(stored) = log.get(place.key())? else {
-                return Ok(Ok(Err("its place in the log is empty")));
+            let table = transaction.open_table(INBOX)?;
+            let Some(stored) = table.get(place.key())? else {
+                return Ok(Ok(Err("its place in the inbox is empty")));
             };
-            Ok(Ok(match entry::parse(place, stored.value()) {
-                Ok(Entry::Message(to, message)) if to == *id && message.id == message_id => {
-                    Ok(message)
-                }
+            Ok(Ok(match tables::read_message(place, stored.value()) {
+                Ok((to, message)) if to == *id && message.id == message_id => Ok(message),
                 Ok(_) => Err("something else stands in its place"),
                 Err(why) => Err(why),
             }))
@@ -339,8 +416,10 @@ pub(super) fn inbox(core: &Core, id: &ThreadId) -> Result<Vec<Message>> {
             Ok(message) => messages.push(message),
             Err(why) => {
                 // Consumed meanwhile, it may have gone.
-                let still = places(core).is_some_and(|(_, i)| i.contains(&(message_id, place)));
-                if still {
+                let still = |(_, inbox): (Position, Vec<Waiting>)| {
+                    inbox.iter().any(|w| (w.id, w.place) == (message_id, place))
+                };
+                if waiting(core).is_some_and(still) {
                     return Err(damaged(id, next, format!("message {message_id}: {why}")));
                 }
             }
@@ -352,44 +431,77 @@ pub(super) fn inbox(core: &Core, id: &ThreadId) -> Result<Vec<Message>> {
 /// Leaves of the Merkle log: see [`crate::checkpointer::Checkpointer::log`].
 pub(super) fn log(core: &Core, from: LogIndex, max: usize) -> Result<Page<LogEntry, LogIndex>> {
     core.alive()?;
-    let end = core.state().next.leaf;
     let max = max.min(EMBEDDED_LOG_ENTRIES_MAX);
+    // What only memory has is looked at first: a drain may bring it into the tables meanwhile.
+    let (end, leaves) = {
+        let state = core.state();
+        let begin = state.tail.partition_point(|f| f.place.leaf + f.appended.count() <= from);
+        let fresh = state.tail.range(begin..).take(max);
+        let leaves = fresh.flat_map(|fresh| {
+            let appended = &fresh.appended;
+            let records = (fresh.place.leaf..).zip(appended.at..).zip(&appended.records);
+            records.map(|((index, n), record)| LogEntry {
+                index,
+                thread: appended.thread.clone(),
+                n,
+                hash: record.hash,
+            })
+        });
+        (state.next.leaf, leaves.filter(|l| l.index >= from).collect::<Vec<_>>())
+    };
+    let in_memory = leaves.first().map_or(end, |l| l.index);
     let mut items = Vec::new();
-    if from >= end || max == 0 {
-        let next = (from < end).then_some(from);
-        return Ok(Page { items, next });
-    }
-    let nowhere = ThreadId::system();
-    let expected = core.reading(&nowhere, |transaction| {
-        let log = transaction.open_table(LOG)?;
-        let mut upto = log.range(..=(from, u32::MAX))?;
-        let start = upto.next_back().transpose()?.map_or((0, 0), |(key, _)| key.value());
-        // Messages may stand at the same leaf before the records do.
-        let start = (start.0, 0);
-        let mut expected = from;
-        for stored in log.range((Bound::Included(start), Bound::Unbounded))? {
-            let (key, value) = stored?;
-            let (leaf, sub) = key.value();
-            if leaf >= end || items.len() >= max {
-                break;
-            }
-            let head = match entry::parse(Place { leaf, sub }, value.value()) {
-                Ok(Entry::Records(head, _)) => head,
-                Ok(Entry::Message(..)) => continue,
-                Err(why) => return Ok(Err(damaged(&nowhere, 0, format!("leaf {leaf}: {why}")))),
-            };
-            for ((index, n), hash) in (leaf..).zip(head.at..).zip(head.hashes()) {
-                if index == expected && items.len() < max {
-                    expected += 1;
-                    items.push(LogEntry { index, thread: head.thread.clone(), n, hash });
-                }
-            }
+    while items.len() < max {
+        let expected = from.saturating_add(items.len() as u64);
+        if expected >= in_memory {
+            break;
         }
-        Ok(Ok(expected))
-    })?;
-    if items.len() < max && expected < end {
-        let why = format!("leaf {expected} is not where it should be");
-        return Err(damaged(&nowhere, 0, why));
+        let drained = drained_with(core, expected)?;
+        let upto = in_memory.min(expected.saturating_add((max - items.len()) as u64));
+        let before = items.len();
+        items.extend(drained.into_iter().filter(|l| (expected..upto).contains(&l.index)));
+        let contiguous = (expected..).zip(items.iter().skip(before)).all(|(k, l)| l.index == k);
+        if items.len() == before || !contiguous {
+            let why = format!("leaf {expected} is not where it should be");
+            return Err(damaged(&ThreadId::system(), 0, why));
+        }
     }
-    Ok(Page { items, next: (expected < end).then_some(expected) })
+    let rest = from.saturating_add(items.len() as u64);
+    let room = max.saturating_sub(items.len());
+    items.extend(leaves.into_iter().filter(|l| l.index >= rest).take(room));
+    let next = from.saturating_add(items.len() as u64);
+    Ok(Page { items, next: (next < end).then_some(next) })
+}
+
+/// The leaves of the drain that brought a leaf into the tables, in their order.
+fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
+    let nowhere = ThreadId::system();
+    core.reading(&nowhere, |transaction| {
+        let table = transaction.open_table(RECORDS)?;
+        let mut upto = table.range(..=(leaf, u32::MAX))?;
+        let Some(base) = upto.next_back().transpose()?.map(|(key, _)| key.value().0) else {
+            return Ok(Ok(Vec::new()));
+        };
+        let mut leaves = Vec::new();
+        let mut place = Place { leaf: base, sub: 0 };
+        let all = (Bound::Included(place.key()), Bound::Included((base, u32::MAX)));
+        let last = table.range(all)?.next_back().transpose()?.map_or(0, |(key, _)| key.value().1);
+        while place.sub <= last {
+            let why = |why: &str| damaged(&nowhere, 0, format!("leaf {leaf} or one beside it: {why}"));
+            let Some((stored, parts)) = assemble(&table, place)? else {
+                return Ok(Err(why("a part of a chunk is missing")));
+            };
+            let head = match chunk::parse(place, &stored) {
+                Ok((head, _)) => head,
+                Err(problem) => return Ok(Err(why(problem))),
+            };
+            for (n, shape) in (head.at..).zip(&head.shapes) {
+                let thread = head.thread.clone();
+                leaves.push(LogEntry { index: shape.leaf, thread, n, hash: shape.hash });
+            }
+            place.sub = place.sub.saturating_add(parts);
+        }
+        leaves.sort_by_key(|l| l.index);
+        Ok(Ok(leaves))
+    })
 }

@@ -1,26 +1,29 @@
 //! What the home keeps in memory: every unfinished thread, and what is in the log but not yet in
-//! the other tables.
+//! the tables.
 //!
-//! A commit writes the log only, at its right edge. The rows of threads, the lists of their
-//! extents and the ids of their messages follow in bulk, when enough has come together; the log
-//! beyond them tells the rest after a crash, through the same [`State::apply`] that
-//! follows a commit.
+//! A commit writes the log only. Records, rows, messages and their ids follow in drains, when
+//! enough has come together; the log beyond them tells the rest after a crash, through the same
+//! [`State::apply`] that follows a commit.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
 
-use super::entry::{Head, Place};
+use super::{
+    entry::{Appended, Entry, Place},
+    log::{FrameHash, Segment},
+};
 use crate::{
     admit::Tail,
-    checkpointer::{Lease, StoreError, ThreadInfo},
+    checkpointer::{Lease, Message, StoreError, ThreadInfo},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
+    record::Role,
     row::Row,
 };
 
-/// Where records of a thread stand in the log: from position `first` on.
+/// Where a chunk of a thread's records begins: with position `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) first: Position,
@@ -32,6 +35,22 @@ pub(super) struct Extent {
 pub(super) struct Listed {
     pub(super) first: Position,
     pub(super) len: u32,
+}
+
+/// An append that the tables do not have yet.
+#[derive(Debug, Clone)]
+pub(super) struct Fresh {
+    pub(super) place: Place,
+    pub(super) appended: Arc<Appended>,
+}
+
+/// An unconsumed message.
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    pub(super) id: MessageId,
+    pub(super) place: Place,
+    /// `None` once its table has it.
+    pub(super) message: Option<Arc<Message>>,
 }
 
 /// A lease. It lasts no longer than the process, which has the file for itself.
@@ -51,10 +70,10 @@ pub(super) struct Thread {
     pub(super) tail: Tail,
     pub(super) row: Row,
     /// The unconsumed messages in their order.
-    pub(super) inbox: Vec<(MessageId, Place)>,
+    pub(super) inbox: Vec<Waiting>,
     pub(super) listed: Option<Listed>,
-    /// Extents that no stored list has yet.
-    pub(super) fresh: Vec<Extent>,
+    /// What no chunk has yet.
+    pub(super) fresh: Vec<Fresh>,
     /// Message ids that the table of them does not have yet.
     pub(super) posted: Vec<MessageId>,
     pub(super) hold: Option<Hold>,
@@ -119,10 +138,22 @@ pub(super) struct State {
     pub(super) next: Place,
     /// Threads that the tables have an older state of.
     pub(super) dirty: BTreeSet<ThreadId>,
-    /// Places of messages that were consumed and can go.
+    /// Places of messages that were consumed and that their table has or is about to have.
     pub(super) consumed: Vec<Place>,
+    /// The appends that the tables do not have, in the order of the log.
+    pub(super) tail: VecDeque<Fresh>,
+    /// Payloads that are gone, and that their table still has.
+    pub(super) erasures: Vec<(ThreadId, Position, Role)>,
     /// Entries and bytes in the log that are not in the tables.
     pub(super) unsettled: (usize, usize),
+    /// The last frame that was applied, and the generation it stands in or is followed by.
+    pub(super) frame: (u64, FrameHash),
+    /// The file that is written to, and where its next frame goes.
+    pub(super) segment: Option<(Arc<Segment>, u64)>,
+    /// Up to where the tables have everything.
+    pub(super) settled: Place,
+    /// Up to where they will have everything once the drain in hand is durable.
+    pub(super) draining: Place,
     /// The number of threads, and so the next thread's number.
     pub(super) count: u64,
     /// What is wrong with the table of threads. While there is something, a thread that seems not
@@ -130,17 +161,10 @@ pub(super) struct State {
     pub(super) damaged: Option<(ThreadId, Arc<str>)>,
 }
 
-/// An entry that is durable and not yet applied.
-#[derive(Debug)]
-pub(super) enum Durable {
-    Records(Head),
-    Message(ThreadId, MessageId),
-}
-
 impl State {
     /// The state of a home whose tables have everything before `upto`.
     pub(super) fn settled_upto(upto: Place, count: u64) -> Self {
-        Self { next: upto, count, ..Self::default() }
+        Self { next: upto, settled: upto, draining: upto, count, ..Self::default() }
     }
 
     fn hash(&self, id: &ThreadId) -> u64 {
@@ -178,31 +202,39 @@ impl State {
     }
 
     /// Takes in what became durable: the only way in which a thread changes.
-    pub(super) fn apply(&mut self, place: Place, bytes: usize, entry: Durable) {
+    pub(super) fn apply(&mut self, entry: Entry) {
+        let place = self.next;
         self.unsettled.0 += 1;
-        self.unsettled.1 = self.unsettled.1.saturating_add(bytes);
+        self.unsettled.1 = self.unsettled.1.saturating_add(entry.size());
+        self.next = place.after(entry.count());
         match entry {
-            Durable::Records(head) => self.apply_records(place, head),
-            Durable::Message(to, id) => {
-                self.next = place.after(0);
+            Entry::Appended(appended) => self.apply_records(place, appended),
+            Entry::Message(to, message) => {
                 if let Some(thread) = self.threads.get_mut(&to) {
-                    thread.inbox.push((id, place));
+                    let id = message.id;
+                    thread.inbox.push(Waiting { id, place, message: Some(message) });
                     thread.posted.push(id);
                     self.dirty.insert(to.clone());
                     self.reindex(&to);
                 }
             }
+            Entry::Erased(id, n, role) => {
+                let fresh = self.threads.get_mut(&id).map(|t| &mut t.fresh);
+                if !fresh.is_some_and(|fresh| forget(fresh, n, role)) {
+                    self.erasures.push((id, n, role));
+                }
+            }
         }
     }
 
-    fn apply_records(&mut self, place: Place, head: Head) {
-        let (tail, count) = (head.tail(), head.count());
-        self.next = place.after(count);
-        let thread = match (self.threads.get_mut(&head.thread), &head.row) {
+    fn apply_records(&mut self, place: Place, appended: Arc<Appended>) {
+        let (tail, count) = (appended.tail(), appended.count());
+        let id = &appended.thread;
+        let thread = match (self.threads.get_mut(id), &appended.row) {
             (Some(thread), _) => thread,
             (None, Some(row)) => {
                 let thread = Thread::new(row.clone());
-                self.threads.entry(head.thread.clone()).or_insert(thread)
+                self.threads.entry(id.clone()).or_insert(thread)
             }
             (None, None) => return,
         };
@@ -212,33 +244,38 @@ impl State {
             self.count += 1;
         }
         // A claim may have raised the epoch while this entry became durable.
-        thread.epoch = thread.epoch.max(head.epoch);
+        thread.epoch = thread.epoch.max(appended.epoch);
         thread.tail = tail;
-        if count > 0 {
-            thread.fresh.push(Extent { first: head.at, place });
+        if !appended.consumes.is_empty() {
+            let (consumed, draining) = (&mut self.consumed, self.draining);
+            thread.inbox.retain(|waiting| {
+                let gone = appended.consumes.contains(&waiting.id);
+                if gone && (waiting.message.is_none() || waiting.place < draining) {
+                    consumed.push(waiting.place);
+                }
+                !gone
+            });
         }
-        let consumed = &mut self.consumed;
-        thread.inbox.retain(|(id, place)| {
-            let gone = head.consumes.contains(id);
-            if gone {
-                consumed.push(*place);
-            }
-            !gone
-        });
-        if let Some(row) = head.row {
+        if let Some(row) = &appended.row {
             if row.workflow != thread.row.workflow {
-                let id = head.thread.clone();
-                remove_due(&mut self.due, &id, thread);
+                remove_due(&mut self.due, id, thread);
             }
-            thread.row = row;
+            thread.row = row.clone();
         }
         if thread.row.status.is_ended() {
-            self.fading.insert(head.thread.clone());
+            self.fading.insert(id.clone());
         } else {
-            self.fading.remove(&head.thread);
+            self.fading.remove(id);
         }
-        self.dirty.insert(head.thread.clone());
-        self.reindex(&head.thread);
+        if count > 0 {
+            let fresh = Fresh { place, appended: Arc::clone(&appended) };
+            thread.fresh.push(fresh.clone());
+            self.tail.push_back(fresh);
+        }
+        if !self.dirty.contains(id) {
+            self.dirty.insert(id.clone());
+        }
+        self.reindex(id);
     }
 
     /// Puts a thread where it belongs in the index of due threads.
@@ -287,25 +324,34 @@ impl State {
         Some(lease)
     }
 
-    /// The tables have everything now. Threads that have ended and that nobody
-    /// holds leave the memory.
-    pub(super) fn settle(&mut self, listed: Vec<(ThreadId, Option<Listed>)>) {
-        self.unsettled = (0, 0);
-        self.consumed = Vec::new();
-        self.dirty.clear();
-        for (id, listed) in listed {
+    /// A drain is durable: the tables have everything before `upto`. Threads that have ended and
+    /// that nobody holds leave the memory.
+    pub(super) fn settle(&mut self, drained: Drained) {
+        let Drained { upto, unsettled, threads, erasures } = drained;
+        self.settled = upto;
+        while self.tail.front().is_some_and(|fresh| fresh.place < upto) {
+            self.tail.pop_front();
+        }
+        self.erasures.drain(..erasures.min(self.erasures.len()));
+        self.unsettled.0 = self.unsettled.0.saturating_sub(unsettled.0);
+        self.unsettled.1 = self.unsettled.1.saturating_sub(unsettled.1);
+        for (id, listed, posted) in threads {
             if let Some(thread) = self.threads.get_mut(&id) {
                 thread.listed = listed;
-                thread.fresh = Vec::new();
-                thread.posted = Vec::new();
+                thread.fresh.retain(|f| f.place >= upto);
+                thread.fresh.shrink_to_fit();
+                thread.posted.drain(..posted.min(thread.posted.len()));
+                thread.posted.shrink_to_fit();
+                for waiting in thread.inbox.iter_mut().filter(|w| w.place < upto) {
+                    waiting.message = None;
+                }
             }
         }
-        let leaving: Vec<_> = self
-            .fading
-            .iter()
-            .filter(|id| self.threads.get(*id).is_some_and(|t| t.hold.is_none()))
-            .cloned()
-            .collect();
+        let leaving = |id: &&ThreadId| {
+            let idle = self.threads.get(*id).is_some_and(|t| t.hold.is_none());
+            idle && !self.dirty.contains(*id)
+        };
+        let leaving: Vec<_> = self.fading.iter().filter(leaving).cloned().collect();
         for id in leaving {
             self.fading.remove(&id);
             self.threads.remove(&id);
@@ -313,6 +359,37 @@ impl State {
             self.away.insert(hash);
         }
     }
+}
+
+/// What a drain has made durable.
+#[derive(Debug)]
+pub(super) struct Drained {
+    pub(super) upto: Place,
+    /// Entries and bytes.
+    pub(super) unsettled: (usize, usize),
+    /// The number of erasures.
+    pub(super) erasures: usize,
+    /// Threads, with their newest list of extents and the number of message ids.
+    pub(super) threads: Vec<(ThreadId, Option<Listed>, usize)>,
+}
+
+/// Takes a payload out of what is not in the tables yet; `false` if it is not there.
+fn forget(fresh: &mut [Fresh], n: Position, role: Role) -> bool {
+    let holds = |f: &&mut Fresh| (f.appended.at..f.appended.tail().next).contains(&n);
+    let Some(fresh) = fresh.iter_mut().find(holds) else {
+        return false;
+    };
+    let at = usize::try_from(n.saturating_sub(fresh.appended.at)).unwrap_or(usize::MAX);
+    let old = &fresh.appended;
+    let mut records = old.records.clone();
+    if let Some(record) = records.get_mut(at) {
+        record.payloads.retain(|p| p.role != role);
+    }
+    let (row, consumes) = (old.row.clone(), old.consumes.clone());
+    let thread = old.thread.clone();
+    let without = Appended { thread, row, consumes, records, ..**old };
+    fresh.appended = Arc::new(without);
+    true
 }
 
 fn remove_due(

@@ -1,16 +1,17 @@
-//! The tables of the file, and the stored forms of what is not the log.
+//! The tables of the file, and the stored forms of what stands in them beside chunks.
 
 use redb::TableDefinition;
 
 use super::{
     code::{self, In, Out, Torn},
     entry::{self, Place},
-    state::{Extent, Listed, Thread},
+    log::FrameHash,
+    state::{Extent, Listed, Thread, Waiting},
 };
 use crate::{
     admit::Tail,
-    checkpointer::StoreIdentity,
-    id::{Epoch, MessageId, Position, StoreTime},
+    checkpointer::{Message, StoreIdentity},
+    id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     record::RecordHash,
 };
 
@@ -19,8 +20,13 @@ pub(super) const FORMAT_VERSION: u8 = 1;
 
 /// `genesis` and `state`.
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deedbook.meta");
-/// Entries by place: everything is appended at its right edge.
-pub(super) const LOG: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("deedbook.log");
+/// Parts of chunks by (first leaf of the drain, number in it): everything is appended at its right
+/// edge.
+pub(super) const RECORDS: TableDefinition<'_, (u64, u32), &[u8]> =
+    TableDefinition::new("deedbook.records");
+/// Messages by their place in the log, while nobody has consumed them.
+pub(super) const INBOX: TableDefinition<'_, (u64, u32), &[u8]> =
+    TableDefinition::new("deedbook.inbox");
 /// Threads by id, as they were when the tables were last settled.
 pub(super) const THREADS: TableDefinition<'_, &[u8], &[u8]> =
     TableDefinition::new("deedbook.threads");
@@ -61,10 +67,12 @@ pub(super) fn read_genesis(stored: &[u8]) -> Result<Result<StoreIdentity, u8>, T
 pub(super) struct Settled {
     /// Closed, with nothing in the log that the tables do not have.
     pub(super) clean: bool,
-    /// Raised by the first write after each open.
+    /// The generation of the log that `frame` stands in, or follows.
     pub(super) generation: u64,
     /// The first place whose entry is not in the tables yet.
     pub(super) upto: Place,
+    /// The last frame whose entries are in the tables.
+    pub(super) frame: FrameHash,
     /// The number of rows in the table of threads.
     pub(super) threads: u64,
 }
@@ -73,7 +81,7 @@ pub(super) fn write_settled(settled: &Settled) -> Vec<u8> {
     let mut out = Out::default();
     out.byte(u8::from(settled.clean)).integer(settled.generation);
     settled.upto.write(&mut out);
-    out.integer(settled.threads);
+    out.fixed(&settled.frame.0).integer(settled.threads);
     code::seal("meta", STATE.as_bytes(), out.0)
 }
 
@@ -83,6 +91,7 @@ pub(super) fn read_settled(stored: &[u8]) -> Result<Settled, Torn> {
         clean: input.byte()? != 0,
         generation: input.integer()?,
         upto: Place::read(&mut input)?,
+        frame: FrameHash(input.fixed()?),
         threads: input.integer()?,
     };
     input.end()?;
@@ -100,9 +109,9 @@ pub(super) fn write_thread(id: &[u8], thread: &Thread) -> Vec<u8> {
         None => out.integer(0),
     };
     out.integer(thread.inbox.len() as u64);
-    for (id, place) in &thread.inbox {
-        out.fixed(&id.0);
-        place.write(&mut out);
+    for waiting in &thread.inbox {
+        out.fixed(&waiting.id.0);
+        waiting.place.write(&mut out);
     }
     code::seal("threads", id, out.0)
 }
@@ -125,7 +134,8 @@ pub(super) fn read_thread(id: &[u8], stored: &[u8]) -> Result<Thread, Torn> {
     };
     let mut inbox = Vec::new();
     for _ in 0..input.count()? {
-        inbox.push((MessageId(input.fixed()?), Place::read(&mut input)?));
+        let (id, place) = (MessageId(input.fixed()?), Place::read(&mut input)?);
+        inbox.push(Waiting { id, place, message: None });
     }
     input.end()?;
     let mut thread = Thread::new(row);
@@ -179,4 +189,19 @@ pub(super) fn posted_seal(no: u64, id: &MessageId) -> Vec<u8> {
     let mut key = Out::default();
     key.fixed(&no.to_le_bytes()).fixed(&id.0);
     code::seal("posted", &key.0, Vec::new())
+}
+
+/// The stored form of a message at its place.
+pub(super) fn write_message(place: Place, to: &ThreadId, message: &Message) -> Vec<u8> {
+    let mut out = Out(Vec::with_capacity(128 + message.body.len()));
+    entry::write_message(&mut out, to, message);
+    code::seal("inbox", &place.bound(), out.0)
+}
+
+/// A message, and to whom it is.
+pub(super) fn read_message(place: Place, stored: &[u8]) -> Result<(ThreadId, Message), Torn> {
+    let mut input = In(code::unseal("inbox", &place.bound(), stored)?);
+    let read = entry::read_message(&mut input)?;
+    input.end()?;
+    Ok(read)
 }

@@ -1,49 +1,40 @@
-//! The one thread that writes: it takes what has come, commits it together, and answers.
+//! One round of writing: what has come is committed together, then what only needs the state
+//! after it is answered.
 
-use std::{
-    sync::{Arc, mpsc::Receiver},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use redb::WriteTransaction;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    core::{Core, Fault, guarded},
-    group::{Element, Group, Pending},
-    reader,
-    settle::{self, Outcome, Plan},
-    state::{Durable, Thread},
-    tables::{LOG, Settled},
+    core::Core,
+    entry::Entry,
+    group::{Element, Group},
+    log::Log,
+    state::Thread,
 };
 use crate::{
-    admit::refused,
     checkpointer::{Claim, Lease, Message, Posted, StoreError},
     id::{Epoch, Position, StoreTime, ThreadId},
     limits::{EMBEDDED_GROUP_BYTES_MAX, EMBEDDED_GROUP_ELEMENTS_MAX},
-    record::Role,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
 type Reply<T> = oneshot::Sender<T>;
 
-/// What the writer is asked for.
+/// What a round is asked for.
 #[derive(Debug)]
 pub(super) enum Ask {
     Append(Vec<Element>, Reply<Vec<Result<Position>>>),
     Post(ThreadId, Message, Reply<Result<Posted>>),
-    Erase(Erasure, Reply<Result<Position>>),
     Claim(Claim, Arc<str>, Duration, Reply<Result<Vec<Lease>>>),
     Renew(Vec<(ThreadId, Epoch)>, Duration, Reply<Vec<Option<StoreTime>>>),
-    Close(Reply<Result<()>>),
 }
 
-/// A payload to delete, and the note about it.
-#[derive(Debug)]
-pub(super) struct Erasure {
-    pub(super) n: Position,
-    pub(super) role: Role,
-    pub(super) note: Element,
+impl Ask {
+    /// Whether it makes something durable.
+    pub(super) fn writes(&self) -> bool {
+        matches!(self, Self::Append(..) | Self::Post(..))
+    }
 }
 
 /// A request, and its place in the queue until it is answered.
@@ -59,38 +50,29 @@ enum Answer {
     Post(Reply<Result<Posted>>, Result<Posted>),
 }
 
-/// The writer's own.
-struct Writer {
+/// The right to write: whoever has it is the only one.
+#[derive(Debug)]
+pub(super) struct Writer {
     core: Arc<Core>,
-    /// 0 until the first write after this open.
-    generation: u64,
-}
-
-/// Runs until every handle is gone. Without a close before that, the file is as after a crash.
-pub(super) fn run(core: Arc<Core>, requests: &Receiver<Request>) {
-    let mut writer = Writer { core, generation: 0 };
-    while let Ok(first) = requests.recv() {
-        writer.round(first, requests);
-    }
-    let opened = writer.core.opened.write();
-    let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
-    // Without a close nothing says that the journal is clean; an error here changes nothing.
-    let _ = guarded(|| {
-        drop(opened);
-        Ok(())
-    });
+    /// `None` until the first write after this open has begun a generation.
+    pub(super) log: Option<Log>,
 }
 
 impl Writer {
-    /// One round: what writes first and is committed together, then what only needs the state
-    /// after it.
-    fn round(&mut self, first: Request, requests: &Receiver<Request>) {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core, log: None }
+    }
+
+    /// One round over what `next` gives.
+    pub(super) fn round(&mut self, mut next: impl FnMut() -> Option<Request>) {
         let core = Arc::clone(&self.core);
         let mut group = Group::new(&core);
         let (mut answers, mut later, mut turns) = (Vec::new(), Vec::new(), Vec::new());
         let mut elements = 0;
-        let mut next = Some(first);
-        while let Some(Request { ask, _turn }) = next {
+        while elements < EMBEDDED_GROUP_ELEMENTS_MAX && group.bytes < EMBEDDED_GROUP_BYTES_MAX {
+            let Some(Request { ask, _turn }) = next() else {
+                break;
+            };
             turns.push(_turn);
             elements += 1;
             match ask {
@@ -104,16 +86,13 @@ impl Writer {
                     answers.push(Answer::Append(reply, results));
                 }
                 Ask::Post(to, message, reply) => {
-                    let posted = self.core.alive().and_then(|()| group.post(&to, &message));
+                    let posted = self.core.alive().and_then(|()| group.post(&to, message));
                     answers.push(Answer::Post(reply, posted));
                 }
                 other => later.push(other),
             }
-            let full =
-                elements >= EMBEDDED_GROUP_ELEMENTS_MAX || group.bytes >= EMBEDDED_GROUP_BYTES_MAX;
-            next = if full { None } else { requests.try_recv().ok() };
         }
-        let committed = self.commit(group, false);
+        let committed = self.commit(group);
         for answer in answers {
             answer.send(&committed);
         }
@@ -122,77 +101,48 @@ impl Writer {
         }
     }
 
-    /// Makes a group durable. Where it fails, the handle is dead.
-    fn commit(&mut self, group: Group<'_>, settle: bool) -> Result<()> {
+    /// Makes a group durable, and only then known. Where it fails, the handle is dead.
+    pub(super) fn commit(&mut self, group: Group<'_>) -> Result<()> {
         if group.entries.is_empty() {
             return Ok(());
         }
         self.core.alive()?;
-        let plan = {
-            let state = self.core.state();
-            (settle || settle::is_due(&state)).then(|| Plan::of(&state))
+        self.turn()?;
+        let Some(log) = &mut self.log else {
+            return Err(self.core.end("its log was not begun"));
         };
-        let entries = group.entries;
-        let outcome = self.transact(plan, false, |transaction| {
-            let mut log = transaction.open_table(LOG)?;
-            for entry in &entries {
-                log.insert(entry.place.key(), &entry.stored[..])?;
-            }
-            Ok(())
+        let (first, entries) = (group.first, group.entries);
+        let hash = log.append(first, entries.iter()).map_err(|error| {
+            let why = format!("the log could not be written: {error}");
+            self.core.end(&why);
+            StoreError::Unknown { why: why.into() }
         })?;
         let mut state = self.core.state();
-        if let Some(listed) = outcome {
-            state.settle(listed);
-        }
-        for Pending { place, stored, durable } in entries {
-            if let Some(durable) = durable {
-                if let Durable::Records(head) = &durable {
-                    self.core.clock.not_before(head.time);
-                }
-                state.apply(place, stored.len(), durable);
+        for entry in entries {
+            if let Entry::Appended(appended) = &entry {
+                self.core.clock.not_before(appended.time);
             }
+            state.apply(entry);
         }
+        state.frame = (log.generation(), hash);
+        state.segment = Some((Arc::clone(log.segment()), log.at()));
         Ok(())
     }
 
-    /// One transaction, always in two phases. A failure before the commit is `Failed`, one in it
-    /// `Unknown`; both end the handle.
-    fn transact(
-        &mut self,
-        plan: Option<Plan>,
-        clean: bool,
-        write: impl FnOnce(&WriteTransaction) -> std::result::Result<(), redb::Error>,
-    ) -> Result<Option<Outcome>> {
-        let core = Arc::clone(&self.core);
-        let opened = core.opened();
-        let opened = opened.as_ref().ok_or(StoreError::Closed)?;
-        let first = self.generation == 0;
-        let generation = core.found.generation + 1;
-        let prepared = opened.gate.release().map_err(|e| Fault::Io(e.to_string()));
-        let prepared = prepared.and_then(|()| {
-            guarded(|| {
-                let mut transaction = opened.db.begin_write()?;
-                transaction.set_two_phase_commit(true);
-                let mut outcome = None;
-                match plan {
-                    Some(plan) => outcome = Some(plan.write(&transaction, generation, clean)?),
-                    None if first => {
-                        let touched = Settled { clean: false, generation, ..core.found };
-                        settle::write_state(&transaction, &touched)?;
-                    }
-                    None => {}
-                }
-                write(&transaction)?;
-                Ok((transaction, outcome))
-            })
-        });
-        let (transaction, outcome) = prepared.map_err(|fault| self.core.end(fault.why()))?;
-        guarded(|| Ok(transaction.commit()?)).map_err(|fault| {
-            self.core.end(fault.why());
-            StoreError::Unknown { why: fault.why().into() }
-        })?;
-        self.generation = generation;
-        Ok(outcome)
+    /// Goes on in the next file of the log if it is time to.
+    fn turn(&mut self) -> Result<()> {
+        let Some(log) = &mut self.log else {
+            return Ok(());
+        };
+        let place = self.core.state().next;
+        match log.turn(&self.core.segments, place, self.core.log_bytes) {
+            Ok(None) => Ok(()),
+            Ok(Some(hash)) => {
+                self.core.state().frame = (log.generation(), hash);
+                Ok(())
+            }
+            Err(error) => Err(self.core.end(&format!("the log could not be turned: {error}"))),
+        }
     }
 
     /// What does not join a group.
@@ -201,8 +151,6 @@ impl Writer {
         match ask {
             Ask::Claim(which, by, ttl, reply) => drop(reply.send(self.claim(which, &by, ttl))),
             Ask::Renew(leases, ttl, reply) => drop(reply.send(self.renew(&leases, ttl))),
-            Ask::Erase(erasure, reply) => drop(reply.send(self.erase(erasure))),
-            Ask::Close(reply) => drop(reply.send(self.close())),
             Ask::Append(..) | Ask::Post(..) => {}
         }
     }
@@ -264,53 +212,6 @@ impl Writer {
             renewed.push(held.then_some(until));
         }
         renewed
-    }
-
-    /// Rewrites one entry without the payload, and appends the note, in one commit. What is
-    /// settled goes along, so that no consumed message keeps the content.
-    fn erase(&mut self, erasure: Erasure) -> Result<Position> {
-        self.core.alive()?;
-        let Erasure { n, role, note } = erasure;
-        let core = Arc::clone(&self.core);
-        let id = note.append.thread.clone();
-        let mut group = Group::new(&core);
-        let next = group.append(note)?;
-        let (place, mut head, mut records) = reader::entry_with(&core, &id, n)?;
-        if !head.forget(n, role) {
-            let role = role.as_str();
-            return Err(refused(format!("record {n} has no payload {role} to erase")));
-        }
-        let at = usize::try_from(n - head.at).ok().and_then(|at| records.get_mut(at));
-        if let Some(record) = at {
-            record.payloads.retain(|p| p.role != role);
-        }
-        group.entries.push(Pending {
-            place,
-            stored: super::entry::records(place, &head, records.iter()),
-            durable: None,
-        });
-        self.commit(group, true)?;
-        Ok(next)
-    }
-
-    /// Settles, says that the journal is clean, and lets go of the file.
-    fn close(&mut self) -> Result<()> {
-        self.core.alive()?;
-        if self.generation > 0 || !self.core.found.clean {
-            let plan = Plan::of(&self.core.state());
-            let outcome = self.transact(Some(plan), true, |_| Ok(()))?;
-            if let Some(listed) = outcome {
-                self.core.state().settle(listed);
-            }
-        }
-        self.core.over.get_or_init(|| StoreError::Closed);
-        let opened = self.core.opened.write();
-        let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let Some(opened) = opened else {
-            return Err(StoreError::Closed);
-        };
-        guarded(|| Ok(opened.db.close()?))
-            .map_err(|fault| StoreError::Failed { why: fault.why().into() })
     }
 }
 

@@ -5,14 +5,16 @@ use std::{fs, panic::catch_unwind, path::Path};
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, Filter, StoreError},
-    embedded::{Embedded, OpenError, OpenOptions},
+    embedded::{CreateOptions, Embedded, OpenError, OpenOptions},
     id::ThreadId,
     row::Status,
 };
 
-use crate::desk::{Folder, Pen, create, message, payloads, put, row, wait};
+use crate::desk::{Folder, Pen, create, message, open, payloads, put, row, wait};
 
 const THREADS: usize = 12;
+const TABLES: &str = "copy.redb";
+const LOG: &str = "copy.redb-log0";
 
 /// What every thread must hold.
 fn content(k: usize) -> Vec<Vec<u8>> {
@@ -20,7 +22,10 @@ fn content(k: usize) -> Vec<Vec<u8>> {
 }
 
 fn fill(path: &Path, close: bool) {
-    let book = create(path);
+    fill_with(create(path), close);
+}
+
+fn fill_with(book: Embedded, close: bool) {
     wait(async {
         let mut pens = Vec::new();
         for k in 0..THREADS {
@@ -43,6 +48,8 @@ fn fill(path: &Path, close: bool) {
             book.close().await.unwrap();
         }
     });
+    // Long enough for the log to be marked: what is unmarked may be taken for torn.
+    std::thread::sleep(std::time::Duration::from_millis(400));
 }
 
 #[derive(Default, Debug)]
@@ -58,7 +65,10 @@ fn look(path: &Path, tally: &mut Tally, what: &str) {
     let book = match Embedded::open(path, OpenOptions::new()) {
         Ok(book) => book,
         Err(
-            OpenError::Damaged { .. } | OpenError::Truncated { .. } | OpenError::NotAJournal { .. },
+            OpenError::Damaged { .. }
+            | OpenError::Truncated { .. }
+            | OpenError::NotAJournal { .. }
+            | OpenError::LogMissing { .. },
         ) => {
             tally.refused += 1;
             return;
@@ -132,19 +142,34 @@ fn look(path: &Path, tally: &mut Tally, what: &str) {
     }
 }
 
-fn sweep(close: bool, stride: usize, damage: impl Fn(&mut [u8], usize)) -> Tally {
+/// Damages one file of a journal, at one place after the other.
+fn sweep(close: bool, of: &str, stride: usize, damage: impl Fn(&mut [u8], usize)) -> Tally {
     let folder = Folder::fast();
-    let (whole, copy) = (folder.book(), folder.path().join("copy.redb"));
-    fill(&whole, close);
-    let bytes = fs::read(&whole).unwrap();
+    fill(&folder.book(), close);
+    let names: Vec<_> = folder.names().into_iter().filter(|n| n.starts_with("book.redb")).collect();
+    assert_eq!(names.len() == 1, close, "{names:?}");
+    let whole: Vec<_> = names
+        .iter()
+        .map(|name| (name.replace("book", "copy"), fs::read(folder.path().join(name)).unwrap()))
+        .collect();
+    let (_, bytes) = whole.iter().find(|(name, _)| name == of).unwrap();
     let mut tally = Tally::default();
-    // The header in full, the rest in a stride.
+    // The header in full, the rest in a stride, up to what was filled ahead.
     let header = (0..320).step_by(stride.min(7));
-    for at in header.chain((4096..bytes.len()).step_by(stride)) {
-        let mut changed = bytes.clone();
-        damage(&mut changed, at);
-        fs::write(&copy, &changed).unwrap();
-        let what = format!("byte {at} of {}", bytes.len());
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    for at in header.chain((4096..end).step_by(stride)) {
+        for name in folder.names().iter().filter(|n| n.starts_with("copy")) {
+            fs::remove_file(folder.path().join(name)).unwrap();
+        }
+        for (name, bytes) in &whole {
+            let mut changed = bytes.clone();
+            if name == of {
+                damage(&mut changed, at);
+            }
+            fs::write(folder.path().join(name), &changed).unwrap();
+        }
+        let what = format!("byte {at} of {of}, {} bytes", bytes.len());
+        let copy = folder.path().join("copy.redb");
         let looked = catch_unwind(std::panic::AssertUnwindSafe(|| look(&copy, &mut tally, &what)));
         assert!(looked.is_ok(), "{what}: a panic crossed the interface");
     }
@@ -170,21 +195,59 @@ fn stride(default: usize) -> usize {
 
 #[test]
 fn a_flipped_bit_in_a_closed_journal() {
-    let tally = sweep(true, stride(997), |bytes, at| bytes[at] ^= 1 << (at % 8));
+    let tally = sweep(true, TABLES, stride(997), |bytes, at| bytes[at] ^= 1 << (at % 8));
     judge("closed, a bit", &tally);
 }
 
 #[test]
 fn a_flipped_bit_in_a_crashed_journal() {
-    let tally = sweep(false, stride(997), |bytes, at| bytes[at] ^= 1 << (at % 8));
+    let tally = sweep(false, TABLES, stride(997), |bytes, at| bytes[at] ^= 1 << (at % 8));
     judge("crashed, a bit", &tally);
 }
 
 #[test]
 fn zeroed_sectors_in_a_closed_journal() {
-    let tally = sweep(true, stride(2048), |bytes, at| {
+    let tally = sweep(true, TABLES, stride(2048), |bytes, at| {
         let end = bytes.len().min(at + 512);
         bytes[at..end].fill(0);
     });
     judge("closed, 512 zeroed bytes", &tally);
+}
+
+#[test]
+fn a_flipped_bit_in_the_log() {
+    let tally = sweep(false, LOG, stride(211), |bytes, at| bytes[at] ^= 1 << (at % 8));
+    judge("log, a bit", &tally);
+}
+
+#[test]
+fn zeroed_sectors_in_the_log() {
+    let tally = sweep(false, LOG, stride(1024), |bytes, at| {
+        let end = bytes.len().min(at + 512);
+        bytes[at..end].fill(0);
+    });
+    judge("log, 512 zeroed bytes", &tally);
+}
+
+#[test]
+fn a_log_that_is_gone() {
+    let folder = Folder::fast();
+    fill(&folder.book(), false);
+    fs::remove_file(folder.path().join("book.redb-log0")).unwrap();
+    let before = fs::read(folder.book()).unwrap();
+    match Embedded::open(folder.book(), OpenOptions::new()) {
+        Err(OpenError::LogMissing { log, .. }) => assert!(log.ends_with("book.redb-log")),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read(folder.book()).unwrap(), before);
+    // Another journal's log is not its log.
+    let other = Folder::fast();
+    drop(Embedded::create(other.book(), CreateOptions::new()).unwrap());
+    fill_with(open(&other.book()), false);
+    let name = "book.redb-log0";
+    fs::copy(other.path().join(name), folder.path().join(name)).unwrap();
+    match Embedded::open(folder.book(), OpenOptions::new()) {
+        Err(OpenError::LogMissing { .. }) => {}
+        other => panic!("{other:?}"),
+    }
 }

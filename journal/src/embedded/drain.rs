@@ -1,0 +1,264 @@
+//! Drains: bringing what stands in the log into the tables, many groups at a time.
+//!
+//! Each drain is one transaction at the right edge of `records`, sorted by thread, and it says
+//! how far the tables go by the same stroke. Every commit is two-phase, and carries redb's
+//! allocator state, so that opening after a crash reads none of the file to rebuild it.
+
+use std::sync::Arc;
+
+use redb::{ReadableTable, Table, WriteTransaction};
+
+use super::{
+    chunk::{self, Chunk, Head},
+    entry::Place,
+    log::FrameHash,
+    state::{Drained, Extent, Fresh, Listed, State, Thread},
+    tables::{self, EXTENTS, INBOX, META, POSTED, RECORDS, STATE, Settled, THREADS},
+};
+use crate::{
+    checkpointer::Message,
+    id::ThreadId,
+    limits::{EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_ENTRIES, EMBEDDED_LIST_EXTENTS_MAX},
+    record::Record,
+};
+
+type Bytes = &'static [u8];
+
+/// What has to be written, taken from memory at one moment.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Up to where the tables were settled before: the key of this drain's chunks.
+    base: Place,
+    upto: Place,
+    frame: (u64, FrameHash),
+    count: u64,
+    unsettled: (usize, usize),
+    threads: Vec<(ThreadId, Thread)>,
+    consumed: Vec<Place>,
+    erasures: usize,
+    /// Chunks to write again without what was erased.
+    rewrites: Vec<Rewrite>,
+}
+
+/// A chunk that lost a payload.
+#[derive(Debug)]
+pub(super) struct Rewrite {
+    pub(super) place: Place,
+    /// How many parts it had.
+    pub(super) parts: u32,
+    pub(super) head: Head,
+    pub(super) records: Vec<Record>,
+}
+
+/// Whether enough has come together, where a file of the log gets this long.
+pub(super) fn is_due(state: &State, log_bytes: u64) -> bool {
+    let quarter = usize::try_from(log_bytes / 4).unwrap_or(usize::MAX);
+    let (entries, bytes) = state.unsettled;
+    entries >= EMBEDDED_DRAIN_ENTRIES || bytes >= EMBEDDED_DRAIN_BYTES.min(quarter)
+}
+
+impl Plan {
+    /// Takes everything that the tables do not have. A plan that is not written is the end of
+    /// the handle: what it took is not taken again.
+    pub(super) fn take(state: &mut State) -> Self {
+        let dirty = std::mem::take(&mut state.dirty);
+        let thread = |id: ThreadId| state.threads.get(&id).cloned().map(|thread| (id, thread));
+        let threads = dirty.into_iter().filter_map(thread).collect();
+        state.draining = state.next;
+        Self {
+            base: state.settled,
+            upto: state.next,
+            frame: state.frame,
+            count: state.count,
+            unsettled: state.unsettled,
+            threads,
+            consumed: std::mem::take(&mut state.consumed),
+            erasures: state.erasures.len(),
+            rewrites: Vec::new(),
+        }
+    }
+
+    /// The generation of the log that it says.
+    pub(super) fn generation(&self) -> u64 {
+        self.frame.0
+    }
+
+    /// Also writes these chunks again.
+    pub(super) fn with(mut self, rewrites: Vec<Rewrite>) -> Self {
+        self.rewrites = rewrites;
+        self
+    }
+
+    /// Makes it say that the log goes on in another generation.
+    pub(super) fn in_generation(mut self, generation: u64) -> Self {
+        self.frame.0 = generation;
+        self
+    }
+
+    /// Writes it all.
+    pub(super) fn write(
+        mut self,
+        transaction: &WriteTransaction,
+        clean: bool,
+    ) -> Result<Drained, redb::Error> {
+        {
+            let mut records = Records::open(transaction, self.base)?;
+            let mut lists = transaction.open_table(EXTENTS)?;
+            for (id, thread) in &mut self.threads {
+                let fresh = std::mem::take(&mut thread.fresh);
+                let extents = records.put_all(id, &fresh)?;
+                write_extents(&mut lists, thread, extents)?;
+            }
+            for rewrite in &self.rewrites {
+                records.rewrite(rewrite)?;
+            }
+        }
+        self.write_messages(transaction)?;
+        let mut drained = Vec::with_capacity(self.threads.len());
+        {
+            let mut posted = transaction.open_table(POSTED)?;
+            let mut threads = transaction.open_table(THREADS)?;
+            for (id, thread) in self.threads {
+                for message in &thread.posted {
+                    let seal = tables::posted_seal(thread.no, message);
+                    posted.insert((thread.no, message.0), &seal[..])?;
+                }
+                let key = id.as_str().as_bytes();
+                threads.insert(key, &tables::write_thread(key, &thread)[..])?;
+                drained.push((id, thread.listed, thread.posted.len()));
+            }
+        }
+        let (generation, frame) = self.frame;
+        let settled = Settled { clean, generation, upto: self.upto, frame, threads: self.count };
+        let mut meta = transaction.open_table(META)?;
+        meta.insert(STATE, &tables::write_settled(&settled)[..])?;
+        Ok(Drained {
+            upto: self.upto,
+            unsettled: self.unsettled,
+            erasures: self.erasures,
+            threads: drained,
+        })
+    }
+
+    /// Messages that nobody consumed yet go into their table, consumed ones go out of it.
+    fn write_messages(&self, transaction: &WriteTransaction) -> Result<(), redb::Error> {
+        let waiting = |(id, thread): &(ThreadId, Thread)| -> Vec<(Place, ThreadId, Arc<Message>)> {
+            let waiting = thread.inbox.iter();
+            let new = waiting.filter_map(|w| Some((w.place, id.clone(), w.message.clone()?)));
+            new.collect()
+        };
+        let mut new: Vec<_> = self.threads.iter().flat_map(waiting).collect();
+        if new.is_empty() && self.consumed.is_empty() {
+            return Ok(());
+        }
+        new.sort_by_key(|(place, _, _)| *place);
+        let mut inbox = transaction.open_table(INBOX)?;
+        for place in &self.consumed {
+            inbox.remove(place.key())?;
+        }
+        for (place, to, message) in &new {
+            inbox.insert(place.key(), &tables::write_message(*place, to, message)[..])?;
+        }
+        Ok(())
+    }
+}
+
+/// The right edge of the table of records.
+struct Records<'t> {
+    table: Table<'t, (u64, u32), Bytes>,
+    next: Place,
+}
+
+impl<'t> Records<'t> {
+    fn open(transaction: &'t WriteTransaction, base: Place) -> Result<Self, redb::Error> {
+        let table = transaction.open_table(RECORDS)?;
+        Ok(Self { table, next: Place { leaf: base.leaf, sub: 0 } })
+    }
+
+    /// Puts a thread's records into chunks: where each begins.
+    fn put_all(&mut self, id: &ThreadId, fresh: &[Fresh]) -> Result<Vec<Extent>, redb::Error> {
+        let mut extents = Vec::new();
+        let Some(first) = fresh.first() else {
+            return Ok(extents);
+        };
+        let mut prev = first.appended.prev;
+        let mut chunk = Chunk::new(id, first.appended.at, prev);
+        for Fresh { place, appended } in fresh {
+            let records = (place.leaf..).zip(appended.at..).zip(&appended.records);
+            for ((leaf, n), record) in records {
+                if chunk.bytes() >= EMBEDDED_CHUNK_BYTES {
+                    extents.push(self.put(&chunk)?);
+                    chunk = Chunk::new(id, n, prev);
+                }
+                chunk.push(leaf, record);
+                prev = record.hash;
+            }
+        }
+        extents.push(self.put(&chunk)?);
+        Ok(extents)
+    }
+
+    fn put(&mut self, chunk: &Chunk<'_>) -> Result<Extent, redb::Error> {
+        let place = self.next;
+        for part in chunk::parts(&chunk.encode(place)) {
+            self.table.insert(self.next.key(), part)?;
+            self.next.sub = self.next.sub.saturating_add(1);
+        }
+        Ok(Extent { first: chunk.head().at, place })
+    }
+
+    /// Writes a chunk again at its place: it has become shorter.
+    fn rewrite(&mut self, rewrite: &Rewrite) -> Result<(), redb::Error> {
+        let Rewrite { place, parts, head, records } = rewrite;
+        let stored = Chunk::again(head, records).encode(*place);
+        let mut stored = chunk::parts(&stored);
+        for sub in (place.sub..).take(*parts as usize) {
+            match stored.next() {
+                Some(part) => drop(self.table.insert((place.leaf, sub), part)?),
+                None => drop(self.table.remove((place.leaf, sub))?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts extents into lists: into the newest one while it has room.
+fn write_extents(
+    lists: &mut Table<'_, (u64, u64), Bytes>,
+    thread: &mut Thread,
+    mut fresh: Vec<Extent>,
+) -> Result<(), redb::Error> {
+    if let Some(listed) = thread.listed {
+        let room = EMBEDDED_LIST_EXTENTS_MAX.saturating_sub(listed.len as usize);
+        let key = (thread.no, listed.first);
+        let list = if room == 0 || fresh.is_empty() {
+            None
+        } else {
+            let stored = lists.get(key)?;
+            // A damaged list is left as it is, for reads to report, and not built upon.
+            stored.and_then(|stored| tables::read_extents(key, stored.value()).ok())
+        };
+        if let Some(mut list) = list {
+            list.extend(fresh.drain(..room.min(fresh.len())));
+            put_list(lists, thread, &list)?;
+        }
+    }
+    for list in fresh.chunks(EMBEDDED_LIST_EXTENTS_MAX) {
+        put_list(lists, thread, list)?;
+    }
+    Ok(())
+}
+
+fn put_list(
+    lists: &mut Table<'_, (u64, u64), Bytes>,
+    thread: &mut Thread,
+    list: &[Extent],
+) -> Result<(), redb::Error> {
+    let Some(first) = list.first().map(|e| e.first) else {
+        return Ok(());
+    };
+    let key = (thread.no, first);
+    lists.insert(key, &tables::write_extents(key, list)[..])?;
+    thread.listed = Some(Listed { first, len: u32::try_from(list.len()).unwrap_or(u32::MAX) });
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! The one thread of the home that is not a reader: it drains the log, makes room in it, begins
+//! and ends its generations, and marks it when it is idle. Nobody waits for it but those who
+//! begin, erase, close, or write faster than it drains.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    core::{Core, guarded},
+    drain::{self, Plan},
+    entry::Entry,
+    group::{Element, Group},
+    line::Line,
+    log::Log,
+    reader,
+    writer::Writer,
+};
+use crate::{
+    admit::refused,
+    checkpointer::StoreError,
+    id::Position,
+    record::Role,
+};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// After how long without a write the log says that everything in it is synced.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// What the keeper is asked for.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// There may be something to do.
+    Look,
+    /// Somebody wants to write, and the log has not begun.
+    Begin,
+    /// Somebody is in line, and callers do not write.
+    Write,
+    Erase(Erasure, oneshot::Sender<Result<Position>>),
+    Close(oneshot::Sender<Result<()>>),
+    /// The handle is gone.
+    Stop,
+}
+
+/// A payload to delete, and the note about it.
+#[derive(Debug)]
+pub(super) struct Erasure {
+    pub(super) n: Position,
+    pub(super) role: Role,
+    pub(super) note: Element,
+}
+
+/// Runs until the handle is gone. Without a close before that, the files are as after a crash.
+pub(super) fn run(line: Arc<Line>, jobs: &Receiver<Job>) {
+    let mut keeper = Keeper { core: Arc::clone(&line.core), line, seen: None };
+    let mut asleep = true;
+    loop {
+        let job = if asleep {
+            jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            jobs.recv_timeout(IDLE)
+        };
+        match job {
+            Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(job) => {
+                keeper.wake();
+                keeper.job(job);
+                asleep = false;
+            }
+            Err(RecvTimeoutError::Timeout) => asleep = keeper.idle(),
+        }
+        keeper.look();
+    }
+    keeper.let_go();
+}
+
+/// The keeper's own.
+struct Keeper {
+    core: Arc<Core>,
+    line: Arc<Line>,
+    /// Where the log stood when nothing had happened for a while.
+    seen: Option<(u64, u64)>,
+}
+
+impl Keeper {
+    fn job(&self, job: Job) {
+        // A caller that went away does not want its answer.
+        match job {
+            Job::Begin => {
+                let mut writer = self.line.writer();
+                // What went wrong has ended the handle, and is told to everybody in line.
+                let _ = self.begin(&mut writer);
+                self.line.serve(&mut writer);
+            }
+            Job::Write => self.line.serve(&mut self.line.writer()),
+            Job::Erase(erasure, reply) => drop(reply.send(self.erase(erasure))),
+            Job::Close(reply) => drop(reply.send(self.close())),
+            Job::Look | Job::Stop => return,
+        }
+        self.line.pass_on();
+    }
+
+    fn wake(&mut self) {
+        self.line.asleep.store(false, Ordering::Release);
+        self.seen = None;
+    }
+
+    /// Nothing came for a while: marks a log that has not moved. Whether to sleep until told.
+    fn idle(&mut self) -> bool {
+        // Said before the log is looked at: whoever writes afterwards tells.
+        self.line.asleep.store(true, Ordering::Release);
+        let mut writer = self.line.writer();
+        let now = writer.log.as_ref().map(|log| (log.generation(), log.at()));
+        let idle = now == self.seen;
+        if idle {
+            self.mark(&mut writer);
+        } else {
+            self.line.asleep.store(false, Ordering::Release);
+        }
+        self.seen = now;
+        drop(writer);
+        self.line.pass_on();
+        idle
+    }
+
+    fn mark(&self, writer: &mut Writer) {
+        let Some(log) = writer.log.as_mut().filter(|_| self.core.alive().is_ok()) else {
+            return;
+        };
+        let place = self.core.state().next;
+        match log.mark(place) {
+            Ok(None) => {}
+            Ok(Some(hash)) => {
+                let mut state = self.core.state();
+                state.frame = (log.generation(), hash);
+                state.segment = Some((Arc::clone(log.segment()), log.at()));
+            }
+            Err(error) => drop(self.core.end(&format!("the log could not be marked: {error}"))),
+        }
+    }
+
+    /// Does what is due. What goes wrong ends the handle.
+    fn look(&self) {
+        self.line.looking();
+        if self.core.alive().is_err() {
+            self.line.disband();
+            return;
+        }
+        let (due, segment, generation) = {
+            let state = self.core.state();
+            (drain::is_due(&state, self.core.log_bytes), state.segment.clone(), state.frame.0)
+        };
+        if let Some((segment, at)) = segment {
+            let filled = segment.fill(at, self.core.log_bytes).and_then(|()| {
+                let early = at >= self.core.log_bytes / 2;
+                if early { self.core.segments.make_ready(generation + 1) } else { Ok(()) }
+            });
+            if let Err(error) = filled {
+                self.core.end(&format!("the log could not be made ready ahead: {error}"));
+            }
+        }
+        if due {
+            drop(self.drain());
+        }
+        if self.core.alive().is_err() {
+            self.line.disband();
+        }
+    }
+
+    /// Brings what is in the log into the tables.
+    fn drain(&self) -> Result<()> {
+        let plan = Plan::take(&mut self.core.state());
+        self.settle(plan, false)
+    }
+
+    fn settle(&self, plan: Plan, clean: bool) -> Result<()> {
+        let plan = plan.with(reader::without_erased(&self.core)?);
+        self.core.transact(plan, clean)
+    }
+
+    /// Begins a generation: the file first, durable with its name, then the word of the tables,
+    /// together with what the log had from before. Only then may anything be acknowledged.
+    fn begin(&self, writer: &mut Writer) -> Result<()> {
+        if writer.log.is_some() {
+            return Ok(());
+        }
+        self.core.alive()?;
+        let generation = self.core.newest.saturating_add(1);
+        self.begin_as(writer, generation)?;
+        self.line.begun();
+        Ok(())
+    }
+
+    fn begin_as(&self, writer: &mut Writer, generation: u64) -> Result<()> {
+        let segment = self.core.segments.make(generation).map_err(|error| {
+            self.core.end(&format!("a file of the log could not be made: {error}"))
+        })?;
+        let plan = Plan::take(&mut self.core.state()).in_generation(generation);
+        self.settle(plan, false)?;
+        let mut state = self.core.state();
+        let log = Log::begin(self.core.identity.log_id, segment, state.frame.1);
+        state.frame.0 = generation;
+        state.segment = Some((Arc::clone(log.segment()), log.at()));
+        writer.log = Some(log);
+        Ok(())
+    }
+
+    /// Makes the note and the erasure durable as one frame, then takes the payload out of the
+    /// tables, and the files of the log that had it out of the folder.
+    fn erase(&self, erasure: Erasure) -> Result<Position> {
+        let mut writer = self.line.writer();
+        self.begin(&mut writer)?;
+        self.line.serve(&mut writer);
+        let Erasure { n, role, note } = erasure;
+        let id = note.append.thread.clone();
+        if !reader::has_payload(&self.core, &id, n, role)? {
+            let role = role.as_str();
+            return Err(refused(format!("record {n} has no payload {role} to erase")));
+        }
+        let mut group = Group::new(&self.core);
+        let next = group.append(note)?;
+        group.push(Entry::Erased(id, n, role));
+        writer.commit(group)?;
+        let generation = self.core.state().frame.0.saturating_add(2);
+        self.drain()?;
+        self.begin_as(&mut writer, generation)?;
+        self.core.segments.remove_before(generation).map_err(|error| {
+            self.core.end(&format!("a file of the log could not be removed: {error}"))
+        })?;
+        Ok(next)
+    }
+
+    /// Drains everything, says that the journal is clean, and lets go of the files: what is left
+    /// is one.
+    fn close(&self) -> Result<()> {
+        let mut writer = self.line.writer();
+        self.line.serve(&mut writer);
+        self.core.alive()?;
+        let wrote = writer.log.take().is_some() || !self.core.found.clean;
+        if wrote {
+            // Later than every file, so that none is looked for when the journal is opened.
+            let generation = self.core.state().frame.0.max(self.core.newest).saturating_add(1);
+            let plan = Plan::take(&mut self.core.state()).in_generation(generation);
+            self.settle(plan, true)?;
+        }
+        self.core.over.get_or_init(|| StoreError::Closed);
+        drop(writer);
+        self.line.disband();
+        let opened = self.core.opened.write();
+        let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let opened = opened.ok_or(StoreError::Closed)?;
+        let failed = |why: &str| StoreError::Failed { why: why.into() };
+        guarded(|| Ok(opened.db.close()?)).map_err(|fault| failed(fault.why()))?;
+        if wrote {
+            let removed = self.core.segments.remove_before(u64::MAX);
+            removed.map_err(|error| {
+                failed(&format!("a file of the log could not be removed: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the tables as a crash would.
+    fn let_go(&self) {
+        let opened = self.core.opened.write();
+        let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        // Without a close nothing says that the journal is clean; an error here changes nothing.
+        let _ = guarded(|| {
+            drop(opened);
+            Ok(())
+        });
+    }
+}

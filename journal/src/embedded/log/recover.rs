@@ -1,0 +1,158 @@
+//! What the log has beyond the tables, after a process that did not close the journal.
+
+use std::{io, path::PathBuf};
+
+use super::{
+    frame::{self, ALIGN, Frame, FrameHash, Kind},
+    segment::{FRAMES_AT, Found, Segments},
+};
+use crate::embedded::{
+    entry::{Entry, Place},
+    tables::Settled,
+};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(in super::super) struct Recovered {
+    /// Entries that the tables do not have, each with its place.
+    pub(in super::super) entries: Vec<(Place, Entry)>,
+    /// The last frame.
+    pub(in super::super) last: FrameHash,
+    /// The newest generation that has a file.
+    pub(in super::super) generation: u64,
+}
+
+/// Why the log cannot be used.
+#[derive(Debug)]
+pub(in super::super) enum Problem {
+    /// The tables know of a generation that has no file.
+    Missing(PathBuf),
+    /// It is not what it was when it was written.
+    Damaged(String),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads what is behind the settled mark.
+pub(in super::super) fn recover(
+    log_id: &[u8; 16],
+    segments: &Segments,
+    settled: &Settled,
+) -> Result<Recovered, Problem> {
+    let files = segments.find(settled.generation)?;
+    let mut reading = Reading {
+        log_id,
+        last: None,
+        settled: *settled,
+        met: false,
+        place: settled.upto,
+        entries: Vec::new(),
+    };
+    let mut wanted = Some(settled.generation);
+    let mut newest = settled.generation;
+    for file in &files {
+        newest = newest.max(file.generation);
+        match wanted {
+            Some(generation) if generation == file.generation => {
+                wanted = reading.file(file)?.then(|| generation + 1);
+            }
+            Some(_) => break,
+            // Made ready ahead of use, or the frame that leads here was lost.
+            None if reading.begins(file) => {
+                let path = file.path.display();
+                let why = format!("{path} follows a file of the log whose end is damaged");
+                return Err(Problem::Damaged(why));
+            }
+            // It holds nothing, and its name is needed.
+            None => segments.forget(file.generation),
+        }
+    }
+    if wanted.is_some_and(|generation| files.iter().all(|f| f.generation != generation)) {
+        return Err(Problem::Missing(segments.path("-log")));
+    }
+    if !reading.met {
+        let why = "the log ends before what the tables have of it".into();
+        return Err(Problem::Damaged(why));
+    }
+    let last = reading.last.unwrap_or(settled.frame);
+    Ok(Recovered { entries: reading.entries, last, generation: newest })
+}
+
+struct Reading<'a> {
+    log_id: &'a [u8; 16],
+    /// The frame before; `None` before the first.
+    last: Option<FrameHash>,
+    settled: Settled,
+    /// Whether the frame up to which the tables have everything was met.
+    met: bool,
+    place: Place,
+    entries: Vec<(Place, Entry)>,
+}
+
+impl Reading<'_> {
+    fn frame_at<'f>(&self, file: &'f Found, at: usize) -> Option<Frame<'f>> {
+        frame::read(self.log_id, file.generation, file.bytes.get(at..)?)
+    }
+
+    /// Whether a file has a frame at its beginning.
+    fn begins(&self, file: &Found) -> bool {
+        self.frame_at(file, FRAMES_AT as usize).is_some()
+    }
+
+    /// Reads a file to its end; whether the next generation goes on.
+    fn file(&mut self, file: &Found) -> Result<bool, Problem> {
+        let mut at = FRAMES_AT as usize;
+        while let Some(frame) = self.frame_at(file, at) {
+            self.take(&frame).map_err(|why| {
+                Problem::Damaged(format!("{} at byte {at}: {why}", file.path.display()))
+            })?;
+            if frame.title.kind == Kind::Next {
+                return Ok(true);
+            }
+            at = at.saturating_add(frame.length);
+        }
+        // A frame that cannot be read is the last one, torn and never acknowledged, unless a
+        // later one stands behind it.
+        let mut behind = at.saturating_add(ALIGN);
+        while behind < file.bytes.len() {
+            if self.frame_at(file, behind).is_some() {
+                let path = file.path.display();
+                let why = format!("{path} at byte {at}: a frame before others cannot be read");
+                return Err(Problem::Damaged(why));
+            }
+            behind = behind.saturating_add(ALIGN);
+        }
+        if self.last.is_none() {
+            // No frame at all: the generation had only begun.
+            self.met = true;
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self, frame: &Frame<'_>) -> Result<(), String> {
+        let title = &frame.title;
+        match self.last {
+            Some(last) if title.prev != last => return Err("it does not follow".into()),
+            Some(_) => {}
+            None => self.met = title.prev == self.settled.frame,
+        }
+        self.last = Some(frame.hash);
+        if self.met {
+            if title.first != self.place {
+                return Err("its entries do not follow".into());
+            }
+            for (place, entry) in frame.entries()? {
+                self.place = place.after(entry.count());
+                self.entries.push((place, entry));
+            }
+        }
+        self.met |= frame.hash == self.settled.frame;
+        Ok(())
+    }
+}

@@ -1,0 +1,314 @@
+//! The files of the log, beside the journal: `NAME-log0`, `NAME-log1` and `NAME-log2`.
+//!
+//! One is written to, one is made ready ahead of use, and after a crash the others may hold what
+//! recovery needs; so there are three names and most of the time two files. A file begins with a
+//! page that says whose it is and of which generation; frames follow. It is used again only under
+//! a new generation, once the tables have everything that it held.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    embedded::{
+        code::{self, In, Out},
+        disk::{Disk, DiskFile},
+    },
+    limits::{EMBEDDED_LOG_FILL_BYTES, EMBEDDED_LOG_FIRST_BYTES},
+};
+
+/// Where the first frame stands.
+pub(super) const FRAMES_AT: u64 = 4096;
+const MAGIC: [u8; 8] = *b"deedlog\x01";
+const NAMES: [&str; 3] = ["-log0", "-log1", "-log2"];
+
+/// A file that frames are written to.
+#[derive(Debug)]
+pub(in super::super) struct Segment {
+    file: Arc<dyn DiskFile>,
+    pub(super) generation: u64,
+    /// Up to where the file has been filled with zeros: writing there changes no length and
+    /// allocates nothing, which makes a sync as cheap as it gets. Below it belongs to frames; what
+    /// is done at it and beyond, to frames or to zeros, is done under `filling`.
+    filled: AtomicU64,
+    filling: Mutex<()>,
+}
+
+impl Segment {
+    /// Writes a frame and makes it durable.
+    pub(super) fn write(&self, at: u64, frame: &[u8]) -> io::Result<()> {
+        let end = at.saturating_add(frame.len() as u64);
+        if end <= self.filled.load(Ordering::Acquire) {
+            self.file.write_at(at, frame)?;
+        } else {
+            let _filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+            self.file.write_at(at, frame)?;
+            self.filled.fetch_max(end, Ordering::AcqRel);
+        }
+        self.file.sync()
+    }
+
+    /// Fills one slice ahead of `at` if that runs short; blocks for a sync.
+    pub(in super::super) fn fill(&self, at: u64, most: u64) -> io::Result<()> {
+        if !self.is_short(at, most) {
+            return Ok(());
+        }
+        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        let filled = self.filled.load(Ordering::Acquire);
+        let to = filled.saturating_add(EMBEDDED_LOG_FILL_BYTES).min(most);
+        zeros(&*self.file, filled, to)?;
+        self.filled.fetch_max(to, Ordering::AcqRel);
+        drop(filling);
+        self.file.sync()
+    }
+
+    /// Whether what is filled ahead of `at` runs short.
+    pub(in super::super) fn is_short(&self, at: u64, most: u64) -> bool {
+        let filled = self.filled.load(Ordering::Acquire);
+        filled < most && filled.saturating_sub(at) < EMBEDDED_LOG_FILL_BYTES
+    }
+}
+
+/// One of the three names.
+#[derive(Debug)]
+enum Slot {
+    /// Whatever an earlier process left there, or nothing.
+    Left,
+    /// A file of ours that may be used again.
+    Free(Arc<dyn DiskFile>),
+    /// A file that may hold what the tables do not have.
+    Used(u64, Arc<dyn DiskFile>),
+}
+
+/// A file that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) generation: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The files beside one journal.
+#[derive(Debug)]
+pub(in super::super) struct Segments {
+    disk: Arc<dyn Disk>,
+    journal: PathBuf,
+    log_id: [u8; 16],
+    slots: Mutex<[Slot; NAMES.len()]>,
+    /// The file that was made ready ahead of use.
+    ready: Mutex<Option<Arc<Segment>>>,
+}
+
+impl Segments {
+    pub(in super::super) fn beside(
+        journal: &Path,
+        disk: Arc<dyn Disk>,
+        log_id: [u8; 16],
+    ) -> Self {
+        let slots = Mutex::new([Slot::Left, Slot::Left, Slot::Left]);
+        Self { disk, journal: journal.into(), log_id, slots, ready: Mutex::new(None) }
+    }
+
+    pub(in super::super) fn log_id(&self) -> [u8; 16] {
+        self.log_id
+    }
+
+    fn slots(&self) -> MutexGuard<'_, [Slot; NAMES.len()]> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Option<Arc<Segment>>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        let mut path = self.journal.as_os_str().to_owned();
+        path.push(name);
+        path.into()
+    }
+
+    /// Reads the files that are there and are of this log; those of them that are of `generation`
+    /// or later count as used from now on.
+    pub(super) fn find(&self, generation: u64) -> io::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        let mut slots = self.slots();
+        for (slot, name) in slots.iter_mut().zip(NAMES) {
+            let path = self.path(name);
+            let file = match self.disk.open(&path, true, false) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let length = usize::try_from(file.len()?).unwrap_or(usize::MAX);
+            let mut bytes = vec![0; length];
+            file.read_at(0, &mut bytes)?;
+            let Some(of) = read_title(&self.log_id, &bytes) else {
+                continue;
+            };
+            if of >= generation {
+                *slot = Slot::Used(of, file);
+                found.push(Found { path, generation: of, bytes });
+            }
+        }
+        found.sort_by_key(|f| f.generation);
+        Ok(found)
+    }
+
+    /// Makes a file for a generation, durable with its name and partly filled with zeros.
+    pub(in super::super) fn make(&self, generation: u64) -> io::Result<Arc<Segment>> {
+        let mut slots = self.slots();
+        let reuse = slots.iter().position(|s| matches!(s, Slot::Free(_)));
+        let at = reuse.or_else(|| slots.iter().position(|s| matches!(s, Slot::Left)));
+        let names = slots.iter_mut().zip(NAMES);
+        let Some((slot, name)) = at.and_then(|at| names.into_iter().nth(at)) else {
+            return Err(io::Error::other("all files of the log are in use"));
+        };
+        let (file, new) = match slot {
+            Slot::Free(file) => (Arc::clone(file), false),
+            _ => (self.anew(&self.path(name))?, true),
+        };
+        file.write_at(0, &write_title(&self.log_id, generation))?;
+        let mut filled = file.len()?;
+        if filled < EMBEDDED_LOG_FIRST_BYTES {
+            zeros(&*file, filled.max(FRAMES_AT), EMBEDDED_LOG_FIRST_BYTES)?;
+            filled = EMBEDDED_LOG_FIRST_BYTES;
+        }
+        file.sync()?;
+        if new {
+            self.disk.sync_dir(self.folder())?;
+        }
+        *slot = Slot::Used(generation, Arc::clone(&file));
+        let filled = AtomicU64::new(filled);
+        Ok(Arc::new(Segment { file, generation, filled, filling: Mutex::new(()) }))
+    }
+
+    /// Whether there is no file ready ahead of use and a name is free for one.
+    pub(in super::super) fn may_make_ready(&self) -> bool {
+        let free = self.slots().iter().any(|s| !matches!(s, Slot::Used(..)));
+        free && self.ready().is_none()
+    }
+
+    /// Makes the next file ready ahead of use, if there is none and a name is free for it.
+    pub(in super::super) fn make_ready(&self, generation: u64) -> io::Result<()> {
+        if self.may_make_ready() {
+            let made = self.make(generation)?;
+            *self.ready() = Some(made);
+        }
+        Ok(())
+    }
+
+    /// The file that was made ready, if it is of this generation.
+    pub(super) fn take_ready(&self, generation: u64) -> Option<Arc<Segment>> {
+        self.ready().take_if(|s| s.generation == generation)
+    }
+
+    /// A new file at a name where an earlier process may have left one.
+    fn anew(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        match self.disk.create_new(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove_left(path)?;
+                self.disk.create_new(path)
+            }
+            made => made,
+        }
+    }
+
+    /// Removes a file that is a log, or the beginning of one; nothing else.
+    fn remove_left(&self, path: &Path) -> io::Result<()> {
+        let file = self.disk.open(path, false, false)?;
+        let mut magic = [0; MAGIC.len()];
+        let there = usize::try_from(file.len()?).unwrap_or(usize::MAX).min(magic.len());
+        let (front, _) = magic.split_at_mut(there);
+        file.read_at(0, front)?;
+        if magic.iter().zip(MAGIC).any(|(have, want)| *have != want && *have != 0) {
+            let what = format!(
+                "{} is in the way of the journal's log and is none; move it away",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        self.disk.remove(path)
+    }
+
+    /// A file that was found holds nothing: it may be used again.
+    pub(super) fn forget(&self, empty: u64) {
+        for slot in &mut *self.slots() {
+            if let Slot::Used(generation, file) = slot
+                && *generation == empty
+            {
+                *slot = Slot::Free(Arc::clone(file));
+            }
+        }
+    }
+
+    /// The tables have everything of the generations before this one: their files are free.
+    pub(in super::super) fn release(&self, before: u64) {
+        for slot in &mut *self.slots() {
+            if let Slot::Used(generation, file) = slot
+                && *generation < before
+            {
+                *slot = Slot::Free(Arc::clone(file));
+            }
+        }
+    }
+
+    /// Removes every file but those of `keep` and later generations: the tables have everything.
+    pub(in super::super) fn remove_before(&self, keep: u64) -> io::Result<()> {
+        let mut removed = false;
+        for (slot, name) in self.slots().iter_mut().zip(NAMES) {
+            if matches!(slot, Slot::Used(generation, _) if *generation >= keep) {
+                continue;
+            }
+            let path = self.path(name);
+            let gone = match slot {
+                Slot::Left => self.remove_left(&path),
+                _ => self.disk.remove(&path),
+            };
+            match gone {
+                Ok(()) => removed = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Not ours: it stays, and harms nothing.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            *slot = Slot::Left;
+        }
+        if removed { self.disk.sync_dir(self.folder()) } else { Ok(()) }
+    }
+
+    fn folder(&self) -> &Path {
+        let folder = self.journal.parent().filter(|p| !p.as_os_str().is_empty());
+        folder.unwrap_or(Path::new("."))
+    }
+}
+
+fn zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
+    let block = vec![0; 64 << 10];
+    let mut at = from;
+    while at < to {
+        let length = usize::try_from(to - at).unwrap_or(usize::MAX).min(block.len());
+        file.write_at(at, block.get(..length).unwrap_or_default())?;
+        at = at.saturating_add(length as u64);
+    }
+    Ok(())
+}
+
+fn write_title(log_id: &[u8; 16], generation: u64) -> Vec<u8> {
+    let mut out = Out::default();
+    out.fixed(&MAGIC).fixed(log_id).fixed(&generation.to_le_bytes());
+    code::seal("log file", b"", out.0)
+}
+
+/// The generation of a file of this log; `None` if it is another file, or was not finished.
+fn read_title(log_id: &[u8; 16], bytes: &[u8]) -> Option<u64> {
+    let length = MAGIC.len() + log_id.len() + 8 + code::SUM_BYTES;
+    let mut input = In(code::unseal("log file", b"", bytes.get(..length)?).ok()?);
+    let ours = input.fixed().ok()? == MAGIC && input.fixed().ok()? == *log_id;
+    let generation = u64::from_le_bytes(input.fixed().ok()?);
+    ours.then_some(generation)
+}
