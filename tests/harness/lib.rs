@@ -29,11 +29,13 @@ mod home;
 pub mod outside;
 mod random;
 mod replay;
+mod sim_disk;
 mod simulation;
 pub mod watched;
 mod world;
 
 pub use durable::Durable;
 pub use random::Random;
+pub use sim_disk::{Loss, SimDisk};
 pub use simulation::{Crash, Ran, Simulation, THREAD, Visitor};
 pub use world::{Fate, Gate, World};

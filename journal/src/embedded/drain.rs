@@ -12,13 +12,17 @@ use super::{
     chunk::{self, Chunk, Head},
     entry::Place,
     log::FrameHash,
+    planted::{Broken, planted},
     state::{Drained, Extent, Fresh, Listed, State, Thread},
     tables::{self, EXTENTS, INBOX, META, POSTED, RECORDS, STATE, Settled, THREADS},
 };
 use crate::{
     checkpointer::Message,
     id::ThreadId,
-    limits::{EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_ENTRIES, EMBEDDED_LIST_EXTENTS_MAX},
+    limits::{
+        EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_ENTRIES,
+        EMBEDDED_LIST_EXTENTS_MAX,
+    },
     record::Record,
 };
 
@@ -130,8 +134,10 @@ impl Plan {
         }
         let (generation, frame) = self.frame;
         let settled = Settled { clean, generation, upto: self.upto, frame, threads: self.count };
-        let mut meta = transaction.open_table(META)?;
-        meta.insert(STATE, &tables::write_settled(&settled)[..])?;
+        if clean || self.base == self.upto || !planted(Broken::DrainWithoutSettled) {
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(STATE, &tables::write_settled(&settled)[..])?;
+        }
         Ok(Drained {
             upto: self.upto,
             unsettled: self.unsettled,

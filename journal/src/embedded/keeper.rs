@@ -20,15 +20,11 @@ use super::{
     group::{Element, Group},
     line::Line,
     log::Log,
+    planted::{Broken, planted},
     reader,
     writer::Writer,
 };
-use crate::{
-    admit::refused,
-    checkpointer::StoreError,
-    id::Position,
-    record::Role,
-};
+use crate::{admit::refused, checkpointer::StoreError, id::Position, record::Role};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -193,7 +189,8 @@ impl Keeper {
             return Ok(());
         }
         self.core.alive()?;
-        let generation = self.core.newest.saturating_add(1);
+        let again = u64::from(!planted(Broken::StaleGeneration));
+        let generation = self.core.newest.saturating_add(again);
         self.begin_as(writer, generation)?;
         self.line.begun();
         Ok(())

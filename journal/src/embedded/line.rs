@@ -78,10 +78,7 @@ impl Line {
     }
 
     /// Gets in line with a request, and waits for its answer.
-    pub(super) async fn ask<T>(
-        &self,
-        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
-    ) -> Result<T> {
+    pub(super) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T> {
         let turn = Arc::clone(&self.places).acquire_owned().await;
         let turn = turn.map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
@@ -89,7 +86,8 @@ impl Line {
         if request.ask.writes() {
             self.room().await?;
         }
-        let waiting = Waiting { line: self, number: self.number(), answer, stage: Stage::New(Some(request)) };
+        let waiting =
+            Waiting { line: self, number: self.number(), answer, stage: Stage::New(Some(request)) };
         waiting.await.ok_or_else(|| self.core.end("a request got no answer"))
     }
 

@@ -36,6 +36,7 @@ mod lock;
 mod log;
 mod open;
 mod options;
+pub mod planted;
 mod reader;
 mod state;
 mod tables;

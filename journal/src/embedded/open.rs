@@ -23,6 +23,7 @@ use super::{
     lock,
     log::{self, Problem, Segments},
     options::OpenOptions,
+    planted::{Broken, planted},
     state::{State, Thread},
     tables::{self, FORMAT_VERSION, GENESIS, META, STATE, Settled, THREADS},
 };
@@ -273,7 +274,11 @@ fn behind(
     }
     let damaged = |why: String| OpenError::Damaged { path: path.into(), why };
     let log_id = segments.log_id();
-    let recovered = log::recover(&log_id, segments, found).map_err(|problem| match problem {
+    let recovered = log::recover(&log_id, segments, found);
+    if planted(Broken::OpenWithoutLog) && recovered.is_err() {
+        return Ok(found.generation);
+    }
+    let recovered = recovered.map_err(|problem| match problem {
         Problem::Missing(log) => OpenError::LogMissing { path: path.into(), log },
         Problem::Damaged(why) => damaged(why),
         Problem::Io(source) => OpenError::Io { path: path.into(), what: "read its log", source },
@@ -314,9 +319,7 @@ fn stored_row(path: &Path, db: &Database, thread: &ThreadId) -> Result<Thread, O
 
 fn follows(state: &State, appended: &Appended) -> bool {
     match state.threads.get(&appended.thread) {
-        Some(thread) => {
-            appended.at == thread.tail.next && appended.prev == thread.tail.head
-        }
+        Some(thread) => appended.at == thread.tail.next && appended.prev == thread.tail.head,
         // A row that cannot be read is reported already; what follows it is not applied.
         None => appended.row.is_some() || state.damaged.is_some(),
     }

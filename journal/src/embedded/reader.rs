@@ -213,7 +213,8 @@ pub(super) fn read(
     }
     let mut page = Filling::new(from, bytes_max.min(EMBEDDED_READ_BYTES_MAX));
     if from < seen.in_memory() {
-        let read = core.reading(id, |transaction| in_tables(core, transaction, id, &seen, &mut page));
+        let read =
+            core.reading(id, |transaction| in_tables(core, transaction, id, &seen, &mut page));
         // Where redb itself stumbled, say at least from where on.
         read.map_err(|error| match error {
             StoreError::Damaged { thread, n: 0, why } => {
@@ -266,7 +267,8 @@ fn in_tables(
                 Ok(loaded) => loaded,
                 Err(error) => return Ok(Err(error)),
             };
-            let (first, last) = ((loaded.head.at, loaded.head.prev), (loaded.head.end(), loaded.head.last()));
+            let (first, last) =
+                ((loaded.head.at, loaded.head.prev), (loaded.head.end(), loaded.head.last()));
             if let Err(error) = page.take(id, first, last, loaded.records.into_iter()) {
                 return Ok(Err(error));
             }
@@ -483,11 +485,17 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
             return Ok(Ok(Vec::new()));
         };
         let mut leaves = Vec::new();
-        let mut place = Place { leaf: base, sub: 0 };
-        let all = (Bound::Included(place.key()), Bound::Included((base, u32::MAX)));
-        let last = table.range(all)?.next_back().transpose()?.map_or(0, |(key, _)| key.value().1);
-        while place.sub <= last {
-            let why = |why: &str| damaged(&nowhere, 0, format!("leaf {leaf} or one beside it: {why}"));
+        let mut from = Bound::Included((base, 0));
+        // A chunk that lost a payload leaves keys behind it empty: where the next one begins is
+        // the next key.
+        while let Some((key, _)) = {
+            let all = (from, Bound::Included((base, u32::MAX)));
+            table.range(all)?.next().transpose()?
+        } {
+            let (leaf_of, sub) = key.value();
+            let place = Place { leaf: leaf_of, sub };
+            let why =
+                |why: &str| damaged(&nowhere, 0, format!("leaf {leaf} or one beside it: {why}"));
             let Some((stored, parts)) = assemble(&table, place)? else {
                 return Ok(Err(why("a part of a chunk is missing")));
             };
@@ -499,7 +507,7 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
                 let thread = head.thread.clone();
                 leaves.push(LogEntry { index: shape.leaf, thread, n, hash: shape.hash });
             }
-            place.sub = place.sub.saturating_add(parts);
+            from = Bound::Included((base, sub.saturating_add(parts)));
         }
         leaves.sort_by_key(|l| l.index);
         Ok(Ok(leaves))

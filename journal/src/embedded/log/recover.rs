@@ -8,6 +8,7 @@ use super::{
 };
 use crate::embedded::{
     entry::{Entry, Place},
+    planted::{Broken, planted},
     tables::Settled,
 };
 
@@ -121,7 +122,7 @@ impl Reading<'_> {
         // later one stands behind it.
         let mut behind = at.saturating_add(ALIGN);
         while behind < file.bytes.len() {
-            if self.frame_at(file, behind).is_some() {
+            if self.frame_at(file, behind).is_some() && !planted(Broken::IgnoreDamagedFrame) {
                 let path = file.path.display();
                 let why = format!("{path} at byte {at}: a frame before others cannot be read");
                 return Err(Problem::Damaged(why));

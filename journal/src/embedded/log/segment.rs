@@ -18,6 +18,7 @@ use crate::{
     embedded::{
         code::{self, In, Out},
         disk::{Disk, DiskFile},
+        planted::{Broken, planted},
     },
     limits::{EMBEDDED_LOG_FILL_BYTES, EMBEDDED_LOG_FIRST_BYTES},
 };
@@ -49,6 +50,9 @@ impl Segment {
             let _filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
             self.file.write_at(at, frame)?;
             self.filled.fetch_max(end, Ordering::AcqRel);
+        }
+        if planted(Broken::SkipSync) || planted(Broken::DrainUnsynced) {
+            return Ok(());
         }
         self.file.sync()
     }
@@ -105,11 +109,7 @@ pub(in super::super) struct Segments {
 }
 
 impl Segments {
-    pub(in super::super) fn beside(
-        journal: &Path,
-        disk: Arc<dyn Disk>,
-        log_id: [u8; 16],
-    ) -> Self {
+    pub(in super::super) fn beside(journal: &Path, disk: Arc<dyn Disk>, log_id: [u8; 16]) -> Self {
         let slots = Mutex::new([Slot::Left, Slot::Left, Slot::Left]);
         Self { disk, journal: journal.into(), log_id, slots, ready: Mutex::new(None) }
     }
@@ -179,7 +179,7 @@ impl Segments {
             filled = EMBEDDED_LOG_FIRST_BYTES;
         }
         file.sync()?;
-        if new {
+        if new && !planted(Broken::SkipFolderSync) {
             self.disk.sync_dir(self.folder())?;
         }
         *slot = Slot::Used(generation, Arc::clone(&file));
