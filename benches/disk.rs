@@ -12,13 +12,11 @@ use std::{
 
 use deedbook_journal::embedded::{Disk, DiskFile, RealDisk};
 
-/// How many syncs one commit of the embedded home makes: its transactions are two-phase.
-pub const SYNCS_PER_COMMIT: u64 = 2;
-
 /// What went through a disk.
 #[derive(Debug, Default)]
 pub struct Counts {
     syncs: AtomicU64,
+    commits: AtomicU64,
     writes: AtomicU64,
     bytes: AtomicU64,
     resizes: AtomicU64,
@@ -29,6 +27,9 @@ pub struct Counts {
 pub struct Traffic {
     /// Calls of [`DiskFile::sync`].
     pub syncs: u64,
+    /// Those of a file of the write-ahead log: one for each commit, and now and then one more
+    /// where it is filled ahead or marked.
+    pub commits: u64,
     /// Calls of [`DiskFile::write_at`].
     pub writes: u64,
     /// Bytes in those calls.
@@ -43,6 +44,7 @@ impl Counts {
     pub fn now(&self) -> Traffic {
         Traffic {
             syncs: self.syncs.load(Relaxed),
+            commits: self.commits.load(Relaxed),
             writes: self.writes.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             resizes: self.resizes.load(Relaxed),
@@ -56,6 +58,7 @@ impl Traffic {
     pub fn since(self, before: Self) -> Self {
         Self {
             syncs: self.syncs - before.syncs,
+            commits: self.commits - before.commits,
             writes: self.writes - before.writes,
             bytes: self.bytes - before.bytes,
             resizes: self.resizes - before.resizes,
@@ -75,6 +78,7 @@ struct CountingFile {
     file: Arc<dyn DiskFile>,
     counts: Arc<Counts>,
     durable: bool,
+    is_log: bool,
 }
 
 impl CountingDisk {
@@ -97,18 +101,20 @@ impl CountingDisk {
         Arc::clone(&self.counts)
     }
 
-    fn around(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(CountingFile { file, counts: Arc::clone(&self.counts), durable: self.durable })
+    fn around(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        let (counts, durable) = (Arc::clone(&self.counts), self.durable);
+        let is_log = path.to_string_lossy().contains("-log");
+        Arc::new(CountingFile { file, counts, durable, is_log })
     }
 }
 
 impl Disk for CountingDisk {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.around(RealDisk.create_new(path)?))
+        Ok(self.around(path, RealDisk.create_new(path)?))
     }
 
     fn open(&self, path: &Path, write: bool, follow: bool) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.around(RealDisk.open(path, write, follow)?))
+        Ok(self.around(path, RealDisk.open(path, write, follow)?))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -150,6 +156,7 @@ impl DiskFile for CountingFile {
 
     fn sync(&self) -> io::Result<()> {
         self.counts.syncs.fetch_add(1, Relaxed);
+        self.counts.commits.fetch_add(u64::from(self.is_log), Relaxed);
         if self.durable { self.file.sync() } else { Ok(()) }
     }
 

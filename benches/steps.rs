@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 
 use crate::{
     Result,
-    disk::{CountingDisk, SYNCS_PER_COMMIT, Traffic},
+    disk::{CountingDisk, Traffic},
     floor::Floor,
     report::{Aim, Figure},
     stage::Stage,
@@ -27,10 +27,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// How many transactions were committed.
+    /// How many groups were committed.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.disk.syncs / SYNCS_PER_COMMIT
+        self.disk.commits
     }
 }
 

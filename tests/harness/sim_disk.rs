@@ -67,6 +67,21 @@ impl SimDisk {
         self.state().locked.clear();
     }
 
+    /// Flips a bit of a file.
+    pub fn flip(&self, path: &Path, at: usize) {
+        let mut state = self.state();
+        let id = state.names[path];
+        state.files[id][at] ^= 1;
+        state.base.0[id][at] ^= 1;
+    }
+
+    /// Removes a file as an accident would.
+    pub fn lose(&self, path: &Path) {
+        let mut state = self.state();
+        state.names.remove(path);
+        state.base.1.remove(path);
+    }
+
     /// How many operations there were.
     #[must_use]
     pub fn operations(&self) -> usize {

@@ -41,7 +41,7 @@ async fn n_sequential_effects_cost_n_and_one_groups() {
 }
 
 #[tokio::test]
-async fn n_sequential_effects_cost_n_and_one_commits_of_two_syncs_on_disk() {
+async fn n_sequential_effects_cost_n_and_one_commits_of_one_sync_on_disk() {
     let disk = Arc::new(CountingDisk::new(Arc::new(RealDisk)));
     let folder = tempfile::tempdir().unwrap();
     let open = OpenOptions::new().disk(disk.clone());
@@ -63,7 +63,8 @@ async fn n_sequential_effects_cost_n_and_one_commits_of_two_syncs_on_disk() {
         let before = disk.counts().syncs;
         book.run::<Code>(steps.to_string(), ()).await.unwrap();
         let syncs = disk.counts().syncs - before;
-        assert_eq!(syncs, 2 * (steps + 1), "{steps} steps");
+        // The keeper fills the log ahead, and marks it if this thread was held up.
+        assert!((steps + 1..=steps + 4).contains(&syncs), "{steps} steps: {syncs} syncs");
     }
     book.shutdown().await.unwrap();
 }

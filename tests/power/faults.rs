@@ -1,11 +1,17 @@
 //! Rules broken on purpose: the sweep must notice each.
 
-use deedbook_journal::embedded::planted::{Broken, plant};
+use std::path::Path;
+
+use deedbook_journal::embedded::{
+    OpenError,
+    planted::{Broken, plant},
+};
+use harness::{Loss, Random, SimDisk};
 
 use crate::{
     alone,
     loss::{Tally, sweep},
-    work::Work,
+    work::{Work, everything, open, wait},
 };
 
 /// Sweeps with the fault planted, in the work or only in what looks at the images.
@@ -70,4 +76,54 @@ fn a_generation_that_is_used_again_is_noticed() {
 fn a_name_that_is_not_durable_is_noticed() {
     let _alone = alone();
     assert!(with(Broken::SkipFolderSync, true, 0..4).faults() > 0);
+}
+
+const LOG: &str = "/sim/book.redb-log0";
+
+/// A journal that was not closed, with several frames in its log, and how many records it has.
+fn crashed() -> (SimDisk, usize) {
+    let first = |seed| {
+        let work = Work::done(seed, 8);
+        let (_, at, model) = &work.parts[8];
+        let image = work.disk.after_power_loss(*at, Loss::Nothing, &mut Random::new(1));
+        (image, model.records())
+    };
+    // One that was neither reopened nor erased in.
+    let whole = |(image, _): &(SimDisk, usize)| image.names().len() == 2;
+    (0..50).map(first).find(whole).unwrap()
+}
+
+#[test]
+fn a_damaged_frame_before_others_is_not_taken_for_a_torn_one() {
+    let _alone = alone();
+    let (image, records) = crashed();
+    let log = Path::new(LOG);
+    let bytes = image.read(log).unwrap();
+    let frames: Vec<_> =
+        (4096..bytes.len()).filter(|at| bytes[*at..].starts_with(b"DBWF")).collect();
+    assert!(frames.len() > 3, "{frames:?}");
+    image.flip(log, frames[frames.len() - 2] + 50);
+    assert!(matches!(open(&image), Err(OpenError::Damaged { .. })));
+    image.unlock();
+    plant(Some(Broken::IgnoreDamagedFrame));
+    let opened = open(&image);
+    plant(None);
+    let found = wait(everything(&opened.unwrap())).unwrap();
+    assert!(found.records() < records, "the fault has no consequence, so nothing was tested");
+}
+
+#[test]
+fn a_journal_without_its_log_is_not_opened() {
+    let _alone = alone();
+    let (image, records) = crashed();
+    for name in image.names().iter().filter(|n| n.to_string_lossy().contains("-log")) {
+        image.lose(name);
+    }
+    assert!(matches!(open(&image), Err(OpenError::LogMissing { .. })));
+    image.unlock();
+    plant(Some(Broken::OpenWithoutLog));
+    let opened = open(&image);
+    plant(None);
+    let found = wait(everything(&opened.unwrap())).unwrap();
+    assert!(found.records() < records, "the fault has no consequence, so nothing was tested");
 }

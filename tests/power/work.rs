@@ -16,10 +16,13 @@ const BOOK: &str = "/sim/book.redb";
 const LONG: Duration = Duration::from_secs(3600);
 const SALT: [u8; 32] = [7; 32];
 
-/// What a journal holds: of each thread its payloads (`None` where one was erased) and the ids of
-/// the messages that nobody has consumed.
+/// The payloads of a thread (`None` where one was erased), and the ids of the messages that nobody
+/// has consumed.
+type Thread = (Vec<Option<Vec<u8>>>, Vec<u8>);
+
+/// What a journal holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Model(pub(crate) BTreeMap<String, (Vec<Option<Vec<u8>>>, Vec<u8>)>);
+pub(crate) struct Model(pub(crate) BTreeMap<String, Thread>);
 
 impl Model {
     pub(crate) fn records(&self) -> usize {

@@ -40,7 +40,7 @@ pub(super) enum Job {
     Begin,
     /// Somebody is in line, and callers do not write.
     Write,
-    Erase(Erasure, oneshot::Sender<Result<Position>>),
+    Erase(Box<Erasure>, oneshot::Sender<Result<Position>>),
     Close(oneshot::Sender<Result<()>>),
     /// The handle is gone.
     Stop,
@@ -97,7 +97,7 @@ impl Keeper {
                 self.line.serve(&mut writer);
             }
             Job::Write => self.line.serve(&mut self.line.writer()),
-            Job::Erase(erasure, reply) => drop(reply.send(self.erase(erasure))),
+            Job::Erase(erasure, reply) => drop(reply.send(self.erase(*erasure))),
             Job::Close(reply) => drop(reply.send(self.close())),
             Job::Look | Job::Stop => return,
         }

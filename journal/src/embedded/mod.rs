@@ -111,8 +111,10 @@ pub struct EmbeddedInfo {
     pub threads: u64,
     /// Records of all threads.
     pub records: u64,
-    /// The length of its file; 0 once it is closed.
+    /// The length of its redb file; 0 once it is closed.
     pub file_bytes: u64,
+    /// About how many bytes of records are in the log and not in the redb file yet.
+    pub undrained_bytes: u64,
 }
 
 impl Embedded {
@@ -170,9 +172,9 @@ impl Embedded {
     /// What there is to say about it.
     #[must_use]
     pub fn info(&self) -> EmbeddedInfo {
-        let (threads, records) = {
+        let (threads, records, undrained) = {
             let state = self.core.state();
-            (state.count, state.next.leaf)
+            (state.count, state.next.leaf, state.unsettled.1)
         };
         let opened = self.core.opened();
         let file_bytes = opened.as_ref().and_then(|o| o.gate.file_len().ok());
@@ -184,6 +186,7 @@ impl Embedded {
             threads,
             records,
             file_bytes: file_bytes.unwrap_or(0),
+            undrained_bytes: undrained as u64,
         }
     }
 
@@ -354,7 +357,7 @@ impl Checkpointer for Embedded {
                 return Err(admit::refused("the note about an erasure is of another thread"));
             }
             let note = self.element(note);
-            let erasure = Erasure { n, role, note };
+            let erasure = Box::new(Erasure { n, role, note });
             self.keeper(|reply| KeeperJob::Erase(erasure, reply)).await?
         })
     }

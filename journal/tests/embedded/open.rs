@@ -4,13 +4,13 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    sync::Barrier,
+    sync::{Arc, Barrier},
     time::{Duration, Instant},
 };
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, Claim, Filter, StoreError},
-    embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+    embedded::{CommitBy, CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
     id::ThreadId,
     row::Status,
 };
@@ -296,6 +296,49 @@ fn a_commit_is_one_sync_of_the_log() {
 
 fn pause(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
+}
+
+#[test]
+fn writers_wait_for_drains() {
+    let folder = Folder::new();
+    let open = OpenOptions::new().log_bytes(64 << 10);
+    let book = Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap();
+    let payload = vec![5; 60 << 10];
+    wait(async {
+        let mut pen = Pen::claim(&book, "t").await.unwrap();
+        for _ in 0..150 {
+            put(&book, pen.write(1, &payload)).await.unwrap();
+            let undrained = book.info().undrained_bytes;
+            assert!(undrained <= (128 + 64) << 10, "{undrained} bytes are not drained");
+        }
+        assert_eq!(payloads(&book, &pen.thread).await.unwrap().len(), 150);
+        book.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_thread_commits_where_callers_must_not_block() {
+    let folder = Folder::new();
+    let open = OpenOptions::new().commit_by(CommitBy::Thread);
+    let book = Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap();
+    let book = Arc::new(book);
+    wait(async {
+        let mut tasks = Vec::new();
+        for k in 0..8 {
+            let book = Arc::clone(&book);
+            tasks.push(tokio::spawn(async move {
+                let mut pen = Pen::claim(&*book, &format!("t{k}")).await.unwrap();
+                for n in 0..50 {
+                    assert_eq!(put(&*book, pen.write(1, b"x")).await, Ok(n + 1));
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(book.log(0, 1000).await.unwrap().items.len(), 400);
+        book.close().await.unwrap();
+    });
 }
 
 #[test]
