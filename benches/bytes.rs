@@ -11,7 +11,8 @@ use crate::{
     work::{Plan, Work},
 };
 
-/// Bytes that the file takes on disk after a clean close, and of the records in it, over the number of steps.
+/// Bytes that the file takes on disk after a clean close, and those of the records in it, over the
+/// number of steps.
 ///
 /// # Errors
 /// The journal cannot be made, or a thread failed.

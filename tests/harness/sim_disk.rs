@@ -11,6 +11,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ffi::OsString,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -241,6 +242,12 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let state = self.state();
+        let inside = state.names.keys().filter(|name| name.parent() == Some(path));
+        Ok(inside.filter_map(|name| Some(name.file_name()?.to_owned())).collect())
+    }
+
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         self.state().ops.push(Op::SyncNames);
         Ok(())
@@ -283,6 +290,11 @@ impl DiskFile for SimFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         Ok(!self.disk.state().locked.insert(self.id, true).unwrap_or(false))
+    }
+
+    fn names(&self) -> io::Result<u64> {
+        let state = self.disk.state();
+        Ok(state.names.values().filter(|id| **id == self.id).count() as u64)
     }
 
     fn device_and_inode(&self) -> io::Result<(u64, u64)> {

@@ -8,8 +8,8 @@
 //! **In memory.** Every unfinished thread (its row and its tail), and what is not drained yet; of
 //! the ended threads a hash of the id. Opening reads all rows and no drained record.
 //!
-//! **Who does what.** Callers write for each other ([`line`](mod@line)); the [`keeper`] drains and does what
-//! is rare; two readers serve records and lists.
+//! **Who does what.** Callers write for each other ([`line`](mod@line)); the [`keeper`] drains and
+//! does what is rare; two readers serve records and lists.
 //!
 //! **When something fails.** After an error of the system in a write, or a panic of the storage
 //! library in one, the handle is dead: those who wait hear [`StoreError::Unknown`] if the write

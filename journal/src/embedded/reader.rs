@@ -501,7 +501,14 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
             };
             let head = match chunk::parse(place, &stored) {
                 Ok((head, _)) => head,
-                Err(problem) => return Ok(Err(why(problem))),
+                Err(problem) => {
+                    let found = chunk::parse_damaged(&stored).map(|(head, _)| head);
+                    let of = |head: Head| {
+                        let extent = Extent { first: head.at, place };
+                        changed(core, &head.thread, extent, &stored, problem)
+                    };
+                    return Ok(Err(found.map_or_else(|| why(problem), of)));
+                }
             };
             for (n, shape) in (head.at..).zip(&head.shapes) {
                 let thread = head.thread.clone();

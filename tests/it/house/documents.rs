@@ -25,6 +25,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 const RUN_ELSEWHERE: &[(&str, &str)] = &[
     ("docs/reference/cli.md", "cli/tests/it/docs.rs"),
     ("docs/start/README.md", "tests/it/start.rs"),
+    ("docs/internals/log.md", "tests/power/main.rs"),
 ];
 
 /// What a fenced block holds.

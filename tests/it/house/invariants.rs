@@ -67,10 +67,7 @@ const BANS: &[Ban] = &[
     Ban {
         promise: "redb is named in one place",
         within: &["journal/", "runtime/", "checkpointers/", "cli/", "examples/"],
-        except: &[
-            ("journal/src/embedded/", "the built-in home is a redb file"),
-            ("journal/examples/layout.rs", "measures layouts of a redb file"),
-        ],
+        except: &[("journal/src/embedded/", "the built-in home is a redb file")],
         words: &["redb::"],
     },
 ];
@@ -82,7 +79,6 @@ const OWNERS: &[(&str, &str)] = &[
     ("benches/watch.rs", "measures real time"),
     ("cli/", "a tool runs in real time"),
     ("journal/src/embedded/", "the built-in home owns its disk, its clock and its threads"),
-    ("journal/examples/layout.rs", "measures in real time"),
     ("runtime/src/clock.rs", "owns the clock and waiting"),
     ("runtime/src/random.rs", "owns randomness"),
     ("runtime/src/worker", "owns tasks"),

@@ -260,8 +260,7 @@ fn dead_files(files: &[Tracked]) -> Vec<String> {
             None => continue,
         };
         // Cargo finds these by their place, and trybuild by its list of cases.
-        let by_place =
-            ["/bin/", "/examples/layout", "/fuzz_targets/", "/compile_fail/", "/compile_pass/"];
+        let by_place = ["/bin/", "/fuzz_targets/", "/compile_fail/", "/compile_pass/"];
         let in_tests = file.path.split_once("/tests/").map_or("/", |(_, inner)| inner);
         if file.path.starts_with("benches/")
             || by_place.iter().any(|place| file.path.contains(place))

@@ -37,6 +37,9 @@ use self::{
 };
 use super::entry::{Entry, Place};
 
+/// Marks begin at multiples of this many bytes.
+const MARK_ALIGN: u64 = 4096;
+
 /// The end of the log that is written to.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -70,6 +73,8 @@ impl Log {
         if self.marked {
             return Ok(None);
         }
+        // In a sector of its own: one that goes bad must not take a frame and its mark together.
+        self.at = self.at.next_multiple_of(MARK_ALIGN);
         self.frame(Kind::Mark, place, [].iter()).map(Some)
     }
 

@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::{
+    MARK_ALIGN,
     frame::{self, ALIGN, Frame, FrameHash, Kind},
     segment::{FRAMES_AT, Found, Segments},
 };
@@ -101,6 +102,17 @@ impl Reading<'_> {
         frame::read(self.log_id, file.generation, file.bytes.get(at..)?)
     }
 
+    /// The frame that follows at a place: there, or the mark that stands in the next page.
+    fn frame_or_mark_at<'f>(&self, file: &'f Found, at: usize) -> Option<(Frame<'f>, usize)> {
+        let follows = self.frame_at(file, at).map(|frame| (frame, at));
+        follows.or_else(|| {
+            let at = at.next_multiple_of(MARK_ALIGN as usize);
+            let mark = self.frame_at(file, at)?;
+            let is_next = mark.title.kind == Kind::Mark && Some(mark.title.prev) == self.last;
+            is_next.then_some((mark, at))
+        })
+    }
+
     /// Whether a file has a frame at its beginning.
     fn begins(&self, file: &Found) -> bool {
         self.frame_at(file, FRAMES_AT as usize).is_some()
@@ -109,7 +121,8 @@ impl Reading<'_> {
     /// Reads a file to its end; whether the next generation goes on.
     fn file(&mut self, file: &Found) -> Result<bool, Problem> {
         let mut at = FRAMES_AT as usize;
-        while let Some(frame) = self.frame_at(file, at) {
+        while let Some((frame, begin)) = self.frame_or_mark_at(file, at) {
+            at = begin;
             self.take(&frame).map_err(|why| {
                 Problem::Damaged(format!("{} at byte {at}: {why}", file.path.display()))
             })?;
