@@ -11,6 +11,7 @@ use super::{
     entry::{self, Place},
 };
 use crate::{
+    bytes::Bytes,
     id::{LogIndex, Position, ThreadId},
     limits::EMBEDDED_PART_BYTES,
     record::{Payload, Record, RecordHash, Role},
@@ -133,48 +134,68 @@ pub(super) fn extent(first: &[u8]) -> Result<(u32, usize), Torn> {
     Ok((parts.max(1), length))
 }
 
-/// Reads a chunk: its head, and the bytes of its records.
-pub(super) fn parse(key: Place, stored: &[u8]) -> Result<(Head, &[u8]), Torn> {
-    let mut input = In(code::unseal(RECORDS, &key.bound(), stored)?);
-    open(&mut input)
+/// Reads a chunk: its head, and where the bytes of its records begin.
+pub(super) fn parse(key: Place, stored: &[u8]) -> Result<(Head, usize), Torn> {
+    open(code::unseal(RECORDS, &key.bound(), stored)?)
 }
 
-/// The head and the bodies of a chunk whose checksum does not match, as far as they can be read:
-/// to find out which record it is that changed.
-pub(super) fn parse_damaged(stored: &[u8]) -> Option<(Head, &[u8])> {
+/// The head and the place of the body of a chunk whose checksum does not match, as far as they can
+/// be read: to find out which record it is that changed.
+pub(super) fn parse_damaged(stored: &[u8]) -> Option<(Head, usize)> {
     let end = stored.len().checked_sub(code::SUM_BYTES)?;
-    open(&mut In(stored.get(..end)?)).ok()
+    open(stored.get(..end)?).ok()
 }
 
-fn open<'a>(input: &mut In<'a>) -> Result<(Head, &'a [u8]), Torn> {
+fn open(value: &[u8]) -> Result<(Head, usize), Torn> {
+    let mut input = In(value);
     input.take(LENGTH_BYTES)?;
     let length = input.count()?;
     let mut head = In(input.take(length)?);
-    Ok((read_head(&mut head)?, input.0))
+    Ok((read_head(&mut head)?, value.len() - input.0.len()))
 }
 
-/// Takes the records out of a body.
-pub(super) fn unpack(head: &Head, body: &[u8]) -> Result<Vec<Record>, (Position, Torn)> {
-    let mut input = In(body);
+/// Takes the records out of a chunk, whose body begins at a place: each is a part of it, not a copy.
+pub(super) fn unpack(
+    head: &Head,
+    stored: &Bytes,
+    body: usize,
+) -> Result<Vec<Record>, (Position, Torn)> {
+    let mut rest = Rest { stored, at: body };
     let mut records = Vec::with_capacity(head.shapes.len());
     for (n, shape) in (head.at..).zip(&head.shapes) {
-        records.push(take_record(&mut input, shape).map_err(|why| (n, why))?);
+        records.push(rest.record(shape).ok_or((n, "cut short"))?);
     }
-    input.end().map_err(|why| (head.end().saturating_sub(1), why))?;
-    Ok(records)
+    if rest.at.saturating_add(code::SUM_BYTES) == stored.len() {
+        Ok(records)
+    } else {
+        Err((head.end().saturating_sub(1), "there is something behind it"))
+    }
 }
 
-fn take_record(input: &mut In<'_>, shape: &Shape) -> Result<Record, Torn> {
-    let header = input.take(shape.header)?.into();
-    let mut payloads = Vec::with_capacity(shape.payloads.len());
-    for (role, length) in &shape.payloads {
-        payloads.push(Payload {
-            role: *role,
-            salt: input.fixed()?,
-            bytes: input.take(*length)?.into(),
-        });
+/// What of a chunk was not taken out yet.
+struct Rest<'c> {
+    stored: &'c Bytes,
+    at: usize,
+}
+
+impl Rest<'_> {
+    fn take(&mut self, length: usize) -> Option<Bytes> {
+        let end = self.at.checked_add(length)?;
+        let part = self.stored.part(self.at..end)?;
+        self.at = end;
+        Some(part)
     }
-    Ok(Record { header, hash: shape.hash, payloads })
+
+    fn record(&mut self, shape: &Shape) -> Option<Record> {
+        let header = self.take(shape.header)?;
+        let mut payloads = Vec::with_capacity(shape.payloads.len());
+        for (role, length) in &shape.payloads {
+            let salt = self.stored.get(self.at..)?.first_chunk().copied()?;
+            self.at = self.at.checked_add(32)?;
+            payloads.push(Payload { role: *role, salt, bytes: self.take(*length)? });
+        }
+        Some(Record { header, hash: shape.hash, payloads })
+    }
 }
 
 fn write_head(out: &mut Out, head: &Head) {

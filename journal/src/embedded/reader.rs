@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     admit::refused,
+    bytes::Bytes,
     checkpointer::{LogEntry, Message, Page, RecordPage, StoreError},
     id::{LogIndex, Position, ThreadId},
     limits::{EMBEDDED_LOG_ENTRIES_MAX, EMBEDDED_READ_BYTES_MAX},
@@ -124,7 +125,7 @@ impl<'t> Extents<'t> {
 fn assemble(
     table: &Records,
     place: Place,
-) -> std::result::Result<Option<(Vec<u8>, u32)>, redb::Error> {
+) -> std::result::Result<Option<(Bytes, u32)>, redb::Error> {
     let mut stored = Vec::new();
     let mut parts = 1;
     let mut sub = place.sub;
@@ -143,7 +144,7 @@ fn assemble(
         stored.extend_from_slice(part.value());
         sub = sub.saturating_add(1);
         if sub - place.sub >= parts {
-            return Ok(Some((stored, parts)));
+            return Ok(Some((stored.into(), parts)));
         }
     }
     Ok(None)
@@ -174,18 +175,18 @@ fn load(
     if head.thread != *id || head.at != n {
         return Ok(Err(damaged(id, n, "another record stands in its place")));
     }
-    let records = chunk::unpack(&head, body).map_err(|(n, why)| damaged(id, n, why));
+    let records = chunk::unpack(&head, &stored, body).map_err(|(n, why)| damaged(id, n, why));
     Ok(records.map(|records| Chunk { head, records, parts }))
 }
 
 /// Which record of a chunk that is not what it was has changed, as far as that can be told.
-fn changed(core: &Core, id: &ThreadId, extent: Extent, stored: &[u8], why: &str) -> StoreError {
+fn changed(core: &Core, id: &ThreadId, extent: Extent, stored: &Bytes, why: &str) -> StoreError {
     let parsed = chunk::parse_damaged(stored);
     let parsed = parsed.filter(|(head, _)| head.thread == *id && head.at == extent.first);
     let Some((head, body)) = parsed else {
         return damaged(id, extent.first, why);
     };
-    let records = match chunk::unpack(&head, body) {
+    let records = match chunk::unpack(&head, stored, body) {
         Ok(records) => records,
         Err((n, why)) => return damaged(id, n, why),
     };
