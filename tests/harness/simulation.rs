@@ -62,6 +62,8 @@ pub struct Simulation<W: Workflow> {
     pub settles_doubts: bool,
     /// Whether the person first says every other time something that the code cannot read.
     pub misspeaks: bool,
+    /// After how many rounds of an incarnation the thread is cancelled.
+    pub cancels_at: Option<u64>,
     /// Once in so many rounds time passes though something else could happen; 0 for never.
     pub impatience: u64,
     /// Whether appends take time.
@@ -96,6 +98,7 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
             durable,
             settles_doubts: false,
             misspeaks: false,
+            cancels_at: None,
             impatience: 0,
             gated: true,
             settled: Vec::new(),
@@ -281,6 +284,10 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
             if home.inner.has_stopped() || round == crash_at {
                 return Ran::Crashed;
             }
+            if self.cancels_at == Some(round) {
+                // It may be over, or cancelled before the crash.
+                let _ = book.cancel(THREAD, "user:ada", "enough").await;
+            }
             self.go_on(&book).await;
         }
         panic!(
@@ -307,17 +314,12 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
 
     /// Settles every doubt by the truth.
     async fn settle_doubts(&mut self, book: &Deedbook) {
-        let doubts: Vec<_> = {
-            let durable = self.durable.lock().unwrap();
-            let mut history = durable.history.clone();
-            history.loaded();
-            let doubts = history.doubts(self.clock.now());
-            doubts.map(|(call, doubt)| (call.id.to_string(), call.key.clone(), doubt)).collect()
-        };
+        let doubts = book.doubts().await.expect("the home answers");
         assert!(!doubts.is_empty(), "in doubt without a doubt");
-        for (step, key, doubt) in doubts {
+        for open in doubts {
+            let (step, doubt) = (open.step.to_string(), open.doubt);
             self.settled.push((step.clone(), doubt));
-            let key = key.as_deref().unwrap_or_default();
+            let key = open.operation_key.as_deref().unwrap_or_default();
             self.world.arrive_at_last(key);
             let answer = self.world.answer(key).filter(|_| self.world.landed(key) > 0);
             let misspeaks = self.misspeaks && doubt != Doubt::Unreadable;
