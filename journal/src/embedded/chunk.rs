@@ -154,7 +154,7 @@ fn open(value: &[u8]) -> Result<(Head, usize), Torn> {
     Ok((read_head(&mut head)?, value.len() - input.0.len()))
 }
 
-/// Takes the records out of a chunk, whose body begins at a place: each is a part of it, not a copy.
+/// Takes the records out of a chunk whose body begins at `body`: each is a part of it, not a copy.
 pub(super) fn unpack(
     head: &Head,
     stored: &Bytes,

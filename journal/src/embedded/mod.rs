@@ -1,15 +1,15 @@
 //! The embedded home: one redb file and a write-ahead log beside it, for one process.
 //!
-//! **On disk.** A commit is one frame in the [`log`], with one sync. The tables of the redb file
-//! follow in [`drain`]s, in long runs by thread, and say how far they go; opening reads what the
+//! **On disk.** A commit is one frame in the `log`, with one sync. The tables of the redb file
+//! follow in `drain`s, in long runs by thread, and say how far they go; opening reads what the
 //! log has behind that. A journal that was closed is the one redb file.
 //! `docs/internals/log.md` is the protocol, `docs/decisions/0002-log.md` has the figures.
 //!
 //! **In memory.** Every unfinished thread (its row and its tail), and what is not drained yet; of
 //! the ended threads a hash of the id. Opening reads all rows and no drained record.
 //!
-//! **Who does what.** Callers write for each other ([`line`](mod@line)); the [`keeper`] drains and
-//! does what is rare; two readers serve records and lists.
+//! **Who does what.** Callers write for each other (`line`); the `keeper` drains and does what is
+//! rare; two readers serve records and lists.
 //!
 //! **When something fails.** After an error of the system in a write, or a panic of the storage
 //! library in one, the handle is dead: those who wait hear [`StoreError::Unknown`] if the write
