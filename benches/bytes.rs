@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use crate::{
     Result,
     disk::CountingDisk,
+    files,
     report::{Aim, Figure},
     stage::Stage,
     steps::count,
@@ -32,7 +33,7 @@ pub fn bytes(folder: &Path) -> Result<Vec<Figure>> {
         let records = cost.store.bytes as f64 / steps;
         let what = format!("{name}, {steps} steps: records");
         figures.push(Figure::new("bytes", what, records, "B/step"));
-        fs::remove_file(&path)?;
+        files::remove(&path)?;
     }
     Ok(figures)
 }

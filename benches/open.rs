@@ -1,6 +1,6 @@
 //! Opening a journal: one that was closed, and one whose process was killed.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use deedbook::Status;
 use deedbook_journal::embedded::{Embedded, OpenOptions};
@@ -8,6 +8,7 @@ use deedbook_journal::embedded::{Embedded, OpenOptions};
 use crate::{
     Result,
     disk::CountingDisk,
+    files,
     report::Figure,
     stage::Stage,
     watch::{Watch, median, millis},
@@ -40,15 +41,15 @@ pub fn open(folder: &Path) -> Result<Vec<Figure>> {
         let mut records = 0;
         for _ in 0..7 {
             let copy = folder.join("opened.redb");
-            fs::copy(&path, &copy)?;
+            files::copy(&path, &copy)?;
             let watch = Watch::start();
             let home = Embedded::open(&copy, OpenOptions::new())?;
             times.push(millis(watch.elapsed()));
             records = home.info().records;
             drop(home);
-            fs::remove_file(&copy)?;
+            files::remove(&copy)?;
         }
-        fs::remove_file(&path)?;
+        files::remove(&path)?;
         let how = if closed { "closed" } else { "killed" };
         let what = format!("{how}, {THREADS} threads, {records} records");
         figures.push(Figure::new("open", what, median(&mut times), "ms"));

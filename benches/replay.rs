@@ -6,7 +6,7 @@
 //! by themselves; beyond the longer of the two comes what cannot overlap, the turns above all. The
 //! floor here is what no verified replay can leave out: hashing the same records.
 
-use std::{collections::BTreeMap, fs, hint::black_box, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, path::Path, sync::Arc, time::Duration};
 
 use deedbook::{Checkpointer, ThreadId, checkpointer::RecordPage};
 use deedbook_journal::{
@@ -19,6 +19,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::{
     Failed, Result,
     disk::CountingDisk,
+    files,
     report::{Aim, Figure},
     stage::{Stage, runtime},
     store::CountingStore,
@@ -53,7 +54,7 @@ pub fn replay(folder: &Path, sizes: &[u32]) -> Result<Vec<Figure>> {
         for _ in 0..repetitions {
             splits.push(resume(folder, &path)?);
         }
-        fs::remove_file(&path)?;
+        files::remove(&path)?;
         figures.extend(told(steps, &splits));
     }
     Ok(figures)
@@ -70,7 +71,7 @@ pub fn turns(folder: &Path, sizes: &[u32], rounds: usize) -> Result<Vec<Figure>>
         let path = folder.join("replay.redb");
         fill(&path, steps)?;
         let splits: Result<Vec<_>> = (0..rounds).map(|_| resume_kept(folder, &path)).collect();
-        fs::remove_file(&path)?;
+        files::remove(&path)?;
         figures.extend(told_kept(steps, &splits?));
     }
     Ok(figures)
@@ -102,7 +103,7 @@ fn told_kept(steps: u32, splits: &[Kept]) -> Vec<Figure> {
 
 fn resume_kept(folder: &Path, crashed: &Path) -> Result<Kept> {
     let path = folder.join("resumed.redb");
-    fs::copy(crashed, &path)?;
+    files::copy(crashed, &path)?;
     let home: Arc<dyn Checkpointer> = Arc::new(Embedded::open(&path, OpenOptions::new())?);
     let pages = runtime()?.block_on(pages(&*home))?;
     let records: Vec<Record> =
@@ -112,7 +113,7 @@ fn resume_kept(folder: &Path, crashed: &Path) -> Result<Kept> {
     let code = work::values(u32::try_from(records.len() / 2)?)?;
     let store = CountingStore::keeping(home, pages);
     let resume = resume_here(store)?;
-    fs::remove_file(&path)?;
+    files::remove(&path)?;
     Ok(Kept { resume, fold, code })
 }
 
@@ -198,7 +199,7 @@ fn fill(path: &Path, steps: u32) -> Result<()> {
 
 fn resume(folder: &Path, crashed: &Path) -> Result<Split> {
     let path = folder.join("resumed.redb");
-    fs::copy(crashed, &path)?;
+    files::copy(crashed, &path)?;
     let watch = Watch::start();
     let home: Arc<dyn Checkpointer> = Arc::new(Embedded::open(&path, OpenOptions::new())?);
     let open = watch.elapsed();
@@ -216,7 +217,7 @@ fn resume(folder: &Path, crashed: &Path) -> Result<Split> {
     }
     let [read, fold, hash] = runtime()?.block_on(read_and_fold(&*home))?;
     drop(home);
-    fs::remove_file(&path)?;
+    files::remove(&path)?;
     Ok(Split { open, resume, read, fold, hash })
 }
 

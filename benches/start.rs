@@ -1,6 +1,6 @@
 //! Starting a program: resuming all that was running, and holding all that is parked.
 
-use std::{fs, path::Path, process::Command, sync::Arc};
+use std::{path::Path, process::Command, sync::Arc};
 
 use deedbook::Status;
 use deedbook_journal::embedded::{Embedded, OpenOptions};
@@ -9,6 +9,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::{
     Failed, Result,
     disk::CountingDisk,
+    files,
     machine::resident,
     open::{STEPS, THREADS},
     report::Figure,
@@ -43,7 +44,7 @@ fn resume_all(folder: &Path) -> Result<Figure> {
     let mut times = Vec::new();
     for _ in 0..5 {
         let copy = folder.join("resumed.redb");
-        fs::copy(&path, &copy)?;
+        files::copy(&path, &copy)?;
         let home = Arc::new(Embedded::open(&copy, OpenOptions::new())?);
         let (hung, mut told) = unbounded_channel();
         let watch = Watch::start();
@@ -57,9 +58,9 @@ fn resume_all(folder: &Path) -> Result<Figure> {
         })?;
         times.push(millis(watch.elapsed()));
         stage.crash();
-        fs::remove_file(&copy)?;
+        files::remove(&copy)?;
     }
-    fs::remove_file(&path)?;
+    files::remove(&path)?;
     let records = THREADS * (2 * STEPS as usize + 1);
     let what = format!("resume {THREADS} killed threads, {records} records");
     Ok(Figure::new("start-up", what, median(&mut times), "ms"))
@@ -77,7 +78,7 @@ fn parked(folder: &Path) -> Result<Vec<Figure>> {
         let threads = (0..count).map(|at| (format!("thread-{at:05}"), plan.clone()));
         stage.begin_all(threads, |info| info.row.status == Status::Waiting)?;
         stage.close()?;
-        file = fs::metadata(&path)?.len();
+        file = std::fs::metadata(&path)?.len();
         let output = Command::new(std::env::current_exe()?).arg("resident").arg(&path).output()?;
         let text = String::from_utf8(output.stdout)?;
         let bytes: u64 = text.trim().parse().map_err(|_| {
@@ -85,7 +86,7 @@ fn parked(folder: &Path) -> Result<Vec<Figure>> {
             Failed::from(format!("the other process did not say its memory: {why}"))
         })?;
         grown.push(bytes);
-        fs::remove_file(&path)?;
+        files::remove(&path)?;
     }
     let (Some(one), Some(many)) = (grown.first(), grown.get(1)) else {
         return Err("nothing was measured".into());
