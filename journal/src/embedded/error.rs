@@ -90,6 +90,20 @@ pub enum OpenError {
         /// The newest one known here.
         known: u8,
     },
+    /// The file was written before formats were kept.
+    #[error(
+        "{}: has format version {found}, which only builds before the first release wrote; this \
+         build reads {known}. Create a new journal, or read it with the build that made it",
+        path.display()
+    )]
+    Older {
+        /// The path.
+        path: PathBuf,
+        /// Its version.
+        found: u8,
+        /// The oldest one known here.
+        known: u8,
+    },
     /// The file is shorter than it says it is.
     #[error(
         "{}: is truncated: it has {have} bytes and must have {want}; restore it from a backup",

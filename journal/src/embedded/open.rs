@@ -208,7 +208,14 @@ fn identity(path: &Path, db: &Database) -> Result<StoreIdentity, OpenError> {
     let genesis = genesis.ok_or_else(|| foreign("it is the database of another program"))?;
     match tables::read_genesis(&genesis) {
         Ok(Ok(identity)) => Ok(identity),
-        Ok(Err(found)) => Err(OpenError::Newer { path: path.into(), found, known: FORMAT_VERSION }),
+        Ok(Err(found)) => {
+            let (path, known) = (path.into(), FORMAT_VERSION);
+            Err(if found < known {
+                OpenError::Older { path, found, known }
+            } else {
+                OpenError::Newer { path, found, known }
+            })
+        }
         Err(why) => {
             Err(OpenError::Damaged { path: path.into(), why: format!("its identity: {why}") })
         }

@@ -15,8 +15,9 @@ use crate::{
     record::RecordHash,
 };
 
-/// The newest format of the file that this code reads, and the one that it writes.
-pub(super) const FORMAT_VERSION: u8 = 1;
+/// The format of the file that this code reads and writes. 1 had no write-ahead log, and no
+/// release wrote it.
+pub(super) const FORMAT_VERSION: u8 = 2;
 
 /// `genesis` and `state`.
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deedbook.meta");
@@ -48,8 +49,8 @@ pub(super) fn write_genesis(identity: &StoreIdentity) -> Vec<u8> {
     code::seal("meta", GENESIS.as_bytes(), out.0)
 }
 
-/// The identity, or the version of a newer format. The checksum's form is the same in every
-/// version, so that damage and a newer version are told apart.
+/// The identity, or the version of another format. The checksum's form is the same in every
+/// version, so that damage and another version are told apart.
 pub(super) fn read_genesis(stored: &[u8]) -> Result<Result<StoreIdentity, u8>, Torn> {
     let mut input = In(code::unseal("meta", GENESIS.as_bytes(), stored)?);
     let version = input.byte()?;

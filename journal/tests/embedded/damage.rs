@@ -73,7 +73,7 @@ fn look(path: &Path, tally: &mut Tally, what: &str) {
             tally.refused += 1;
             return;
         }
-        Err(OpenError::Newer { .. } | OpenError::Io { .. }) => {
+        Err(OpenError::Newer { .. } | OpenError::Older { .. } | OpenError::Io { .. }) => {
             tally.refused += 1;
             return;
         }

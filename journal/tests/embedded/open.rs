@@ -158,25 +158,31 @@ fn the_database_of_another_program_is_refused_closed_or_not() {
     }
 }
 
-#[test]
-fn a_newer_journal_is_refused() {
-    let folder = Folder::new();
-    some(&folder.book());
+/// Has a journal say another version of its format, as the program of that version would.
+fn set_version(path: &Path, version: u8) {
     let meta: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("deedbook.meta");
-    let db = redb::Database::open(folder.book()).unwrap();
+    let db = redb::Database::open(path).unwrap();
     let transaction = db.begin_write().unwrap();
-    // Version 9 and its checksum, as a later program would write it.
-    let mut newer = vec![9, 1, 2, 3];
+    let mut genesis = vec![version, 1, 2, 3];
     let key = blake3::derive_key("deedbook 2026-11-29 v1 embedded checksum", &[]);
     let mut hasher = blake3::Hasher::new_keyed(&key);
     hasher.update(&4_u64.to_le_bytes()).update(&7_u64.to_le_bytes());
-    hasher.update(b"meta").update(b"genesis").update(&newer);
-    newer.extend_from_slice(&hasher.finalize().as_bytes()[..16]);
-    transaction.open_table(meta).unwrap().insert("genesis", &newer[..]).unwrap();
+    hasher.update(b"meta").update(b"genesis").update(&genesis);
+    genesis.extend_from_slice(&hasher.finalize().as_bytes()[..16]);
+    transaction.open_table(meta).unwrap().insert("genesis", &genesis[..]).unwrap();
     transaction.commit().unwrap();
-    drop(db);
+}
+
+#[test]
+fn a_newer_and_an_older_journal_are_refused() {
+    let folder = Folder::new();
+    some(&folder.book());
+    set_version(&folder.book(), 9);
     let error = refused(&folder.book());
-    assert!(matches!(error, OpenError::Newer { found: 9, known: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 9, known: 2, .. }), "{error}");
+    set_version(&folder.book(), 1);
+    let error = refused(&folder.book());
+    assert!(matches!(error, OpenError::Older { found: 1, known: 2, .. }), "{error}");
 }
 
 #[test]
