@@ -7,7 +7,8 @@
 //! The measurements: [`steps`] (syncs, rates and latencies), [`bytes`] (what a step takes on
 //! disk), [`replay`] (from a crashed thread to its first new call, and what of that is the
 //! processor's), [`open`] and [`start`] (what a program waits for when it starts). What they are
-//! made of: a [`work`]flow to measure, a [`stage`] it runs on, counting [`disk`]s and [`store`]s, their
+//! made of: a [`work`]flow to measure, a [`stage`] it runs on, counting [`disk`]s and
+//! [`store`]s, their
 //! [`files`], a [`watch`], the [`machine`], and the [`report`].
 
 pub mod bytes;

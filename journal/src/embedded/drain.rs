@@ -35,6 +35,7 @@ pub(super) struct Plan {
     base: Place,
     upto: Place,
     frame: (u64, FrameHash),
+    log: [u8; 16],
     count: u64,
     unsettled: (usize, usize),
     threads: Vec<(ThreadId, Thread)>,
@@ -73,6 +74,7 @@ impl Plan {
             base: state.settled,
             upto: state.next,
             frame: state.frame,
+            log: state.log,
             count: state.count,
             unsettled: state.unsettled,
             threads,
@@ -93,9 +95,10 @@ impl Plan {
         self
     }
 
-    /// Makes it say that the log goes on in another generation.
-    pub(super) fn in_generation(mut self, generation: u64) -> Self {
+    /// Makes it say that another log goes on, in a later generation.
+    pub(super) fn in_generation(mut self, generation: u64, log: [u8; 16]) -> Self {
         self.frame.0 = generation;
+        self.log = log;
         self
     }
 
@@ -133,7 +136,8 @@ impl Plan {
             }
         }
         let (generation, frame) = self.frame;
-        let settled = Settled { clean, generation, upto: self.upto, frame, threads: self.count };
+        let (upto, log, threads) = (self.upto, self.log, self.count);
+        let settled = Settled { clean, generation, upto, frame, log, threads };
         if clean || self.base == self.upto || !planted(Broken::DrainWithoutSettled) {
             let mut meta = transaction.open_table(META)?;
             meta.insert(STATE, &tables::write_settled(&settled)[..])?;

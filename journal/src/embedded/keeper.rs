@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{
     core::{Core, guarded},
+    create,
     drain::{self, Plan},
     entry::Entry,
     group::{Element, Group},
@@ -150,14 +151,15 @@ impl Keeper {
             self.line.disband();
             return;
         }
-        let (due, segment, generation) = {
+        let (due, segment, generation, log) = {
             let state = self.core.state();
-            (drain::is_due(&state, self.core.log_bytes), state.segment.clone(), state.frame.0)
+            let due = drain::is_due(&state, self.core.log_bytes);
+            (due, state.segment.clone(), state.frame.0, state.log)
         };
         if let Some((segment, at)) = segment {
             let filled = segment.fill(at, self.core.log_bytes).and_then(|()| {
                 let early = at >= self.core.log_bytes / 2;
-                if early { self.core.segments.make_ready(generation + 1) } else { Ok(()) }
+                if early { self.core.segments.make_ready(generation + 1, log) } else { Ok(()) }
             });
             if let Err(error) = filled {
                 self.core.end(&format!("the log could not be made ready ahead: {error}"));
@@ -197,14 +199,18 @@ impl Keeper {
     }
 
     fn begin_as(&self, writer: &mut Writer, generation: u64) -> Result<()> {
-        let segment = self.core.segments.make(generation).map_err(|error| {
+        let id = create::random::<16>().map_err(|error| {
+            self.core.end(&format!("the log could not be given an id: {error}"))
+        })?;
+        let segment = self.core.segments.make(generation, id).map_err(|error| {
             self.core.end(&format!("a file of the log could not be made: {error}"))
         })?;
-        let plan = Plan::take(&mut self.core.state()).in_generation(generation);
+        let plan = Plan::take(&mut self.core.state()).in_generation(generation, id);
         self.settle(plan, false)?;
         let mut state = self.core.state();
-        let log = Log::begin(self.core.identity.log_id, segment, state.frame.1);
+        let log = Log::begin(id, segment, state.frame.1);
         state.frame.0 = generation;
+        state.log = id;
         state.segment = Some((Arc::clone(log.segment()), log.at()));
         writer.log = Some(log);
         Ok(())
@@ -245,7 +251,10 @@ impl Keeper {
         if wrote {
             // Later than every file, so that none is looked for when the journal is opened.
             let generation = self.core.state().frame.0.max(self.core.newest).saturating_add(1);
-            let plan = Plan::take(&mut self.core.state()).in_generation(generation);
+            let mut state = self.core.state();
+            let log = state.log;
+            let plan = Plan::take(&mut state).in_generation(generation, log);
+            drop(state);
             self.settle(plan, true)?;
         }
         self.core.over.get_or_init(|| StoreError::Closed);

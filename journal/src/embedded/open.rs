@@ -276,12 +276,25 @@ fn behind(
     clock: &StoreClock,
 ) -> Result<u64, OpenError> {
     state.frame = (found.generation, found.frame);
+    state.log = found.log;
     if found.clean {
-        return Ok(found.generation);
+        return match log::newer(segments, found.generation) {
+            Ok(None) => Ok(found.generation),
+            Ok(Some(log)) => Err(OpenError::Damaged {
+                path: path.into(),
+                why: format!(
+                    "it is an older copy of itself: {} has what was written later. Put the newer \
+                     copy back, or move the log away to go on without",
+                    log.display()
+                ),
+            }),
+            Err(source) => {
+                Err(OpenError::Io { path: path.into(), what: "look at its log", source })
+            }
+        };
     }
     let damaged = |why: String| OpenError::Damaged { path: path.into(), why };
-    let log_id = segments.log_id();
-    let recovered = log::recover(&log_id, segments, found);
+    let recovered = log::recover(segments, found);
     if planted(Broken::OpenWithoutLog) && recovered.is_err() {
         return Ok(found.generation);
     }

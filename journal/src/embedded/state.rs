@@ -148,6 +148,8 @@ pub(super) struct State {
     pub(super) unsettled: (usize, usize),
     /// The last frame that was applied, and the generation it stands in or is followed by.
     pub(super) frame: (u64, FrameHash),
+    /// The log that it stands in.
+    pub(super) log: [u8; 16],
     /// The file that is written to, and where its next frame goes.
     pub(super) segment: Option<(Arc<Segment>, u64)>,
     /// Up to where the tables have everything.

@@ -74,6 +74,8 @@ pub(super) struct Settled {
     pub(super) upto: Place,
     /// The last frame whose entries are in the tables.
     pub(super) frame: FrameHash,
+    /// The log that belongs to these tables: drawn anew by every process that writes.
+    pub(super) log: [u8; 16],
     /// The number of rows in the table of threads.
     pub(super) threads: u64,
 }
@@ -82,7 +84,7 @@ pub(super) fn write_settled(settled: &Settled) -> Vec<u8> {
     let mut out = Out::default();
     out.byte(u8::from(settled.clean)).integer(settled.generation);
     settled.upto.write(&mut out);
-    out.fixed(&settled.frame.0).integer(settled.threads);
+    out.fixed(&settled.frame.0).fixed(&settled.log).integer(settled.threads);
     code::seal("meta", STATE.as_bytes(), out.0)
 }
 
@@ -93,6 +95,7 @@ pub(super) fn read_settled(stored: &[u8]) -> Result<Settled, Torn> {
         generation: input.integer()?,
         upto: Place::read(&mut input)?,
         frame: FrameHash(input.fixed()?),
+        log: input.fixed()?,
         threads: input.integer()?,
     };
     input.end()?;

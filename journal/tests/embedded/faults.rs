@@ -30,7 +30,7 @@ async fn work(book: &Embedded) -> Told {
             return told;
         }
     };
-    for k in 0..8_u8 {
+    for k in 0..12_u8 {
         told.in_flight = (vec![k, k], Vec::new());
         match put(book, pen.write(2, &[k])).await {
             Ok(next) => {

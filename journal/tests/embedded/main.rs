@@ -14,3 +14,4 @@ mod desk;
 mod faults;
 mod kill;
 mod open;
+mod stale;

@@ -28,7 +28,7 @@ use std::{io, sync::Arc};
 
 pub(super) use self::{
     frame::FrameHash,
-    recover::{Problem, recover},
+    recover::{Problem, newer, recover},
     segment::{Segment, Segments},
 };
 use self::{
@@ -43,7 +43,8 @@ const MARK_ALIGN: u64 = 4096;
 /// The end of the log that is written to.
 #[derive(Debug)]
 pub(super) struct Log {
-    log_id: [u8; 16],
+    /// Its own id.
+    log: [u8; 16],
     segment: Arc<Segment>,
     /// Where the next frame goes.
     at: u64,
@@ -55,8 +56,8 @@ pub(super) struct Log {
 
 impl Log {
     /// Begins a generation: its first frame follows the frame `last`.
-    pub(super) fn begin(log_id: [u8; 16], segment: Arc<Segment>, last: FrameHash) -> Self {
-        Self { log_id, segment, at: FRAMES_AT, last, marked: true, buffer: Vec::new() }
+    pub(super) fn begin(log: [u8; 16], segment: Arc<Segment>, last: FrameHash) -> Self {
+        Self { log, segment, at: FRAMES_AT, last, marked: true, buffer: Vec::new() }
     }
 
     /// Writes a group and makes it durable: its hash. After an error nobody knows what is there.
@@ -105,7 +106,7 @@ impl Log {
         entries: impl Iterator<Item = &'e Entry>,
     ) -> io::Result<FrameHash> {
         let title = Title { kind, generation: self.generation(), first, prev: self.last };
-        let hash = frame::write(&mut self.buffer, &self.log_id, &title, entries);
+        let hash = frame::write(&mut self.buffer, &self.log, &title, entries);
         self.segment.write(self.at, &self.buffer)?;
         self.at = self.at.saturating_add(self.buffer.len() as u64);
         self.last = hash;

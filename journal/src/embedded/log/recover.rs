@@ -7,10 +7,13 @@ use super::{
     frame::{self, ALIGN, Frame, FrameHash, Kind},
     segment::{FRAMES_AT, Found, Segments},
 };
-use crate::embedded::{
-    entry::{Entry, Place},
-    planted::{Broken, planted},
-    tables::Settled,
+use crate::{
+    embedded::{
+        entry::{Entry, Place},
+        planted::{Broken, planted},
+        tables::Settled,
+    },
+    limits::EMBEDDED_LOG_FIRST_BYTES,
 };
 
 /// What was found.
@@ -43,13 +46,13 @@ impl From<io::Error> for Problem {
 
 /// Reads what is behind the settled mark.
 pub(in super::super) fn recover(
-    log_id: &[u8; 16],
     segments: &Segments,
     settled: &Settled,
 ) -> Result<Recovered, Problem> {
-    let files = segments.find(settled.generation)?;
+    let mut files = segments.find(settled.generation)?;
+    files.retain(|file| file.log == settled.log);
     let mut reading = Reading {
-        log_id,
+        log: settled.log,
         last: None,
         settled: *settled,
         met: false,
@@ -62,6 +65,11 @@ pub(in super::super) fn recover(
         newest = newest.max(file.generation);
         match wanted {
             Some(generation) if generation == file.generation => {
+                // No file is used before it is this long.
+                if (file.bytes.len() as u64) < EMBEDDED_LOG_FIRST_BYTES {
+                    let why = format!("{} was cut short", file.path.display());
+                    return Err(Problem::Damaged(why));
+                }
                 wanted = reading.file(file)?.then(|| generation + 1);
             }
             Some(_) => break,
@@ -86,8 +94,22 @@ pub(in super::super) fn recover(
     Ok(Recovered { entries: reading.entries, last, generation: newest })
 }
 
-struct Reading<'a> {
-    log_id: &'a [u8; 16],
+/// A file of this journal with frames of a later generation than its tables know of, although they
+/// say that everything was drained: then they are an older copy.
+pub(in super::super) fn newer(segments: &Segments, generation: u64) -> io::Result<Option<PathBuf>> {
+    let files = segments.find(generation.saturating_add(1))?;
+    let begun = |file: &Found| {
+        let first = file.bytes.get(FRAMES_AT as usize..);
+        first.is_some_and(|bytes| frame::read(&file.log, file.generation, bytes).is_some())
+    };
+    let newer = files.iter().find(|file| begun(file)).map(|file| file.path.clone());
+    // Nothing in them is needed where nothing is newer.
+    files.iter().for_each(|file| segments.forget(file.generation));
+    Ok(newer)
+}
+
+struct Reading {
+    log: [u8; 16],
     /// The frame before; `None` before the first.
     last: Option<FrameHash>,
     settled: Settled,
@@ -97,9 +119,9 @@ struct Reading<'a> {
     entries: Vec<(Place, Entry)>,
 }
 
-impl Reading<'_> {
+impl Reading {
     fn frame_at<'f>(&self, file: &'f Found, at: usize) -> Option<Frame<'f>> {
-        frame::read(self.log_id, file.generation, file.bytes.get(at..)?)
+        frame::read(&self.log, file.generation, file.bytes.get(at..)?)
     }
 
     /// The frame that follows at a place: there, or the mark that stands in the next page.

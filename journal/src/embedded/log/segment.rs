@@ -26,6 +26,8 @@ use crate::{
 /// Where the first frame stands.
 pub(super) const FRAMES_AT: u64 = 4096;
 const MAGIC: [u8; 8] = *b"deedlog\x01";
+/// The length of a title: what it is, the journal's log id, the log's own id, the generation.
+const TITLE_BYTES: usize = MAGIC.len() + 16 + 16 + 8 + code::SUM_BYTES;
 const NAMES: [&str; 3] = ["-log0", "-log1", "-log2"];
 
 /// A file that frames are written to.
@@ -64,8 +66,12 @@ impl Segment {
         }
         let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
         let filled = self.filled.load(Ordering::Acquire);
-        let to = filled.saturating_add(EMBEDDED_LOG_FILL_BYTES).min(most);
-        zeros(&*self.file, filled, to)?;
+        let to = filled.saturating_add(ahead(at)).min(most);
+        match zeros(&*self.file, filled, to) {
+            // It only makes commits cheaper: what space is left is for them.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            zeroed => zeroed?,
+        }
         self.filled.fetch_max(to, Ordering::AcqRel);
         drop(filling);
         self.file.sync()
@@ -74,8 +80,13 @@ impl Segment {
     /// Whether what is filled ahead of `at` runs short.
     pub(in super::super) fn is_short(&self, at: u64, most: u64) -> bool {
         let filled = self.filled.load(Ordering::Acquire);
-        filled < most && filled.saturating_sub(at) < EMBEDDED_LOG_FILL_BYTES
+        filled < most && filled.saturating_sub(at) < ahead(at) / 2
     }
+}
+
+/// How much is filled ahead of a place: little for a process that writes little.
+fn ahead(at: u64) -> u64 {
+    at.clamp(EMBEDDED_LOG_FIRST_BYTES, EMBEDDED_LOG_FILL_BYTES)
 }
 
 /// One of the three names.
@@ -87,12 +98,16 @@ enum Slot {
     Free(Arc<dyn DiskFile>),
     /// A file that may hold what the tables do not have.
     Used(u64, Arc<dyn DiskFile>),
+    /// Somebody else's: left alone.
+    Taken,
 }
 
 /// A file that was found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
+    /// The log that it is a part of.
+    pub(super) log: [u8; 16],
     pub(super) generation: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -112,10 +127,6 @@ impl Segments {
     pub(in super::super) fn beside(journal: &Path, disk: Arc<dyn Disk>, log_id: [u8; 16]) -> Self {
         let slots = Mutex::new([Slot::Left, Slot::Left, Slot::Left]);
         Self { disk, journal: journal.into(), log_id, slots, ready: Mutex::new(None) }
-    }
-
-    pub(in super::super) fn log_id(&self) -> [u8; 16] {
-        self.log_id
     }
 
     fn slots(&self) -> MutexGuard<'_, [Slot; NAMES.len()]> {
@@ -141,63 +152,84 @@ impl Segments {
             let path = self.path(name);
             let file = match self.disk.open(&path, true, false) {
                 Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) if is_no_file(&error) => continue,
                 Err(error) => return Err(error),
             };
+            // The title first: a file of somebody else may have any length.
             let length = usize::try_from(file.len()?).unwrap_or(usize::MAX);
-            let mut bytes = vec![0; length];
-            file.read_at(0, &mut bytes)?;
-            let Some(of) = read_title(&self.log_id, &bytes) else {
+            let mut title = vec![0; length.min(TITLE_BYTES)];
+            file.read_at(0, &mut title)?;
+            let Some((log, of)) = read_title(&self.log_id, &title) else {
                 continue;
             };
             if of >= generation {
+                let mut bytes = vec![0; length];
+                file.read_at(0, &mut bytes)?;
                 *slot = Slot::Used(of, file);
-                found.push(Found { path, generation: of, bytes });
+                found.push(Found { path, log, generation: of, bytes });
             }
         }
         found.sort_by_key(|f| f.generation);
         Ok(found)
     }
 
-    /// Makes a file for a generation, durable with its name and partly filled with zeros.
-    pub(in super::super) fn make(&self, generation: u64) -> io::Result<Arc<Segment>> {
+    /// Makes a file for a generation of a log, durable with its name and partly filled with zeros.
+    pub(in super::super) fn make(
+        &self,
+        generation: u64,
+        log: [u8; 16],
+    ) -> io::Result<Arc<Segment>> {
         let mut slots = self.slots();
-        let reuse = slots.iter().position(|s| matches!(s, Slot::Free(_)));
-        let at = reuse.or_else(|| slots.iter().position(|s| matches!(s, Slot::Left)));
-        let names = slots.iter_mut().zip(NAMES);
-        let Some((slot, name)) = at.and_then(|at| names.into_iter().nth(at)) else {
-            return Err(io::Error::other("all files of the log are in use"));
-        };
-        let (file, new) = match slot {
-            Slot::Free(file) => (Arc::clone(file), false),
-            _ => (self.anew(&self.path(name))?, true),
-        };
-        file.write_at(0, &write_title(&self.log_id, generation))?;
-        let mut filled = file.len()?;
-        if filled < EMBEDDED_LOG_FIRST_BYTES {
-            zeros(&*file, filled.max(FRAMES_AT), EMBEDDED_LOG_FIRST_BYTES)?;
-            filled = EMBEDDED_LOG_FIRST_BYTES;
+        let mut refused = None;
+        for ours in [true, false] {
+            for (slot, name) in slots.iter_mut().zip(NAMES) {
+                let (file, new) = match slot {
+                    Slot::Free(file) if ours => (Arc::clone(file), false),
+                    Slot::Left if !ours => match self.anew(&self.path(name)) {
+                        Ok(file) => (file, true),
+                        // Another name will do.
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                            *slot = Slot::Taken;
+                            refused = Some(error);
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    },
+                    _ => continue,
+                };
+                file.write_at(0, &write_title(&self.log_id, log, generation))?;
+                let mut filled = file.len()?;
+                if filled < EMBEDDED_LOG_FIRST_BYTES {
+                    zeros(&*file, filled.max(FRAMES_AT), EMBEDDED_LOG_FIRST_BYTES)?;
+                    filled = EMBEDDED_LOG_FIRST_BYTES;
+                }
+                file.sync()?;
+                if new && !planted(Broken::SkipFolderSync) {
+                    self.disk.sync_dir(self.folder())?;
+                }
+                *slot = Slot::Used(generation, Arc::clone(&file));
+                let filled = AtomicU64::new(filled);
+                return Ok(Arc::new(Segment { file, generation, filled, filling: Mutex::new(()) }));
+            }
         }
-        file.sync()?;
-        if new && !planted(Broken::SkipFolderSync) {
-            self.disk.sync_dir(self.folder())?;
-        }
-        *slot = Slot::Used(generation, Arc::clone(&file));
-        let filled = AtomicU64::new(filled);
-        Ok(Arc::new(Segment { file, generation, filled, filling: Mutex::new(()) }))
+        Err(refused.unwrap_or_else(|| io::Error::other("all files of the log are in use")))
     }
 
     /// Whether there is no file ready ahead of use and a name is free for one.
     pub(in super::super) fn may_make_ready(&self) -> bool {
-        let free = self.slots().iter().any(|s| !matches!(s, Slot::Used(..)));
+        let free = self.slots().iter().any(|s| matches!(s, Slot::Free(_) | Slot::Left));
         free && self.ready().is_none()
     }
 
     /// Makes the next file ready ahead of use, if there is none and a name is free for it.
-    pub(in super::super) fn make_ready(&self, generation: u64) -> io::Result<()> {
+    pub(in super::super) fn make_ready(&self, generation: u64, log: [u8; 16]) -> io::Result<()> {
         if self.may_make_ready() {
-            let made = self.make(generation)?;
-            *self.ready() = Some(made);
+            match self.make(generation, log) {
+                Ok(made) => *self.ready() = Some(made),
+                // The file in use gets longer instead.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -218,21 +250,29 @@ impl Segments {
         }
     }
 
-    /// Removes a file that is a log, or the beginning of one; nothing else.
+    /// Removes a file that is a log of this journal, or the beginning of one; nothing else.
     fn remove_left(&self, path: &Path) -> io::Result<()> {
-        let file = self.disk.open(path, false, false)?;
-        let mut magic = [0; MAGIC.len()];
-        let there = usize::try_from(file.len()?).unwrap_or(usize::MAX).min(magic.len());
-        let (front, _) = magic.split_at_mut(there);
-        file.read_at(0, front)?;
-        if magic.iter().zip(MAGIC).any(|(have, want)| *have != want && *have != 0) {
+        let in_the_way = || {
             let what = format!(
-                "{} is in the way of the journal's log and is none; move it away",
+                "{} is in the way of the journal's log and is none of it; move it away",
                 path.display()
             );
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
-        }
-        self.disk.remove(path)
+            io::Error::new(io::ErrorKind::AlreadyExists, what)
+        };
+        let file = match self.disk.open(path, false, false) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(in_the_way()),
+            opened => opened?,
+        };
+        let mut front = [0; FRAMES_AT as usize];
+        let there = usize::try_from(file.len()?).unwrap_or(usize::MAX).min(front.len());
+        let (page, _) = front.split_at_mut(there);
+        file.read_at(0, page)?;
+        // Where power was lost while the title was written, parts of it are zero, and so is all
+        // that is behind it.
+        let expected = MAGIC.iter().chain(&self.log_id);
+        let begins = front.iter().zip(expected).all(|(have, want)| have == want || *have == 0);
+        let zero_behind = front.iter().skip(TITLE_BYTES).all(|byte| *byte == 0);
+        if begins && zero_behind { self.disk.remove(path) } else { Err(in_the_way()) }
     }
 
     /// A file that was found holds nothing: it may be used again.
@@ -261,7 +301,8 @@ impl Segments {
     pub(in super::super) fn remove_before(&self, keep: u64) -> io::Result<()> {
         let mut removed = false;
         for (slot, name) in self.slots().iter_mut().zip(NAMES) {
-            if matches!(slot, Slot::Used(generation, _) if *generation >= keep) {
+            let kept = matches!(slot, Slot::Used(generation, _) if *generation >= keep);
+            if kept || matches!(slot, Slot::Taken) {
                 continue;
             }
             let path = self.path(name);
@@ -298,17 +339,23 @@ fn zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn write_title(log_id: &[u8; 16], generation: u64) -> Vec<u8> {
+fn write_title(journal: &[u8; 16], log: [u8; 16], generation: u64) -> Vec<u8> {
     let mut out = Out::default();
-    out.fixed(&MAGIC).fixed(log_id).fixed(&generation.to_le_bytes());
+    out.fixed(&MAGIC).fixed(journal).fixed(&log).fixed(&generation.to_le_bytes());
     code::seal("log file", b"", out.0)
 }
 
-/// The generation of a file of this log; `None` if it is another file, or was not finished.
-fn read_title(log_id: &[u8; 16], bytes: &[u8]) -> Option<u64> {
-    let length = MAGIC.len() + log_id.len() + 8 + code::SUM_BYTES;
-    let mut input = In(code::unseal("log file", b"", bytes.get(..length)?).ok()?);
-    let ours = input.fixed().ok()? == MAGIC && input.fixed().ok()? == *log_id;
+/// The log and the generation of a file of this journal; `None` if it is another file, or was not
+/// finished.
+fn read_title(journal: &[u8; 16], bytes: &[u8]) -> Option<([u8; 16], u64)> {
+    let mut input = In(code::unseal("log file", b"", bytes.get(..TITLE_BYTES)?).ok()?);
+    let ours = input.fixed().ok()? == MAGIC && input.fixed().ok()? == *journal;
+    let log = input.fixed().ok()?;
     let generation = u64::from_le_bytes(input.fixed().ok()?);
-    ours.then_some(generation)
+    ours.then_some((log, generation))
+}
+
+/// Whether there is nothing at a name, or something that is no file.
+fn is_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
 }
