@@ -49,8 +49,7 @@ pub(in super::super) fn recover(
     segments: &Segments,
     settled: &Settled,
 ) -> Result<Recovered, Problem> {
-    let mut files = segments.find(settled.generation)?;
-    files.retain(|file| file.log == settled.log);
+    let files = segments.find(settled.generation, Some(settled.log))?;
     let mut reading = Reading {
         log: settled.log,
         last: None,
@@ -97,7 +96,7 @@ pub(in super::super) fn recover(
 /// A file of this journal with frames of a later generation than its tables know of, although they
 /// say that everything was drained: then they are an older copy.
 pub(in super::super) fn newer(segments: &Segments, generation: u64) -> io::Result<Option<PathBuf>> {
-    let files = segments.find(generation.saturating_add(1))?;
+    let files = segments.find(generation.saturating_add(1), None)?;
     let begun = |file: &Found| {
         let first = file.bytes.get(FRAMES_AT as usize..);
         first.is_some_and(|bytes| frame::read(&file.log, file.generation, bytes).is_some())

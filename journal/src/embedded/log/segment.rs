@@ -143,9 +143,9 @@ impl Segments {
         path.into()
     }
 
-    /// Reads the files that are there and are of this log; those of them that are of `generation`
-    /// or later count as used from now on.
-    pub(super) fn find(&self, generation: u64) -> io::Result<Vec<Found>> {
+    /// Reads the files that are there, are of this journal, of `generation` or later, and of the
+    /// log `only` if one is given: they count as used from now on.
+    pub(super) fn find(&self, generation: u64, only: Option<[u8; 16]>) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
         let mut slots = self.slots();
         for (slot, name) in slots.iter_mut().zip(NAMES) {
@@ -162,7 +162,7 @@ impl Segments {
             let Some((log, of)) = read_title(&self.log_id, &title) else {
                 continue;
             };
-            if of >= generation {
+            if of >= generation && only.is_none_or(|only| only == log) {
                 let mut bytes = vec![0; length];
                 file.read_at(0, &mut bytes)?;
                 *slot = Slot::Used(of, file);
