@@ -199,9 +199,13 @@ impl Keeper {
     }
 
     fn begin_as(&self, writer: &mut Writer, generation: u64) -> Result<()> {
-        let id = create::random::<16>().map_err(|error| {
-            self.core.end(&format!("the log could not be given an id: {error}"))
-        })?;
+        let id = if planted(Broken::StaleGeneration) {
+            self.core.state().log
+        } else {
+            create::random::<16>().map_err(|error| {
+                self.core.end(&format!("the log could not be given an id: {error}"))
+            })?
+        };
         let segment = self.core.segments.make(generation, id).map_err(|error| {
             self.core.end(&format!("a file of the log could not be made: {error}"))
         })?;
