@@ -1,30 +1,16 @@
 //! The files of one journal: the tables, and the log if it was not closed.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
-/// The names beside a journal's own that its log may have.
-const LOGS: [&str; 3] = ["-log0", "-log1", "-log2"];
-
-fn beside(journal: &Path, name: &str) -> PathBuf {
-    let mut path = journal.as_os_str().to_owned();
-    path.push(name);
-    path.into()
-}
+use deedbook_journal::embedded::files_of;
 
 /// Copies a journal that nobody has open.
 ///
 /// # Errors
 /// As the system says.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from, to)?;
-    for name in LOGS {
-        match fs::copy(beside(from, name), beside(to, name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            copied => drop(copied?),
-        }
+    for (from, to) in files_of(from).iter().zip(files_of(to)).filter(|(from, _)| from.exists()) {
+        fs::copy(from, to)?;
     }
     Ok(())
 }
@@ -34,12 +20,5 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
 /// # Errors
 /// As the system says.
 pub fn remove(journal: &Path) -> io::Result<()> {
-    fs::remove_file(journal)?;
-    for name in LOGS {
-        match fs::remove_file(beside(journal, name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            removed => removed?,
-        }
-    }
-    Ok(())
+    files_of(journal).iter().filter(|file| file.exists()).try_for_each(fs::remove_file)
 }

@@ -111,7 +111,7 @@ pub const EMBEDDED_QUEUE_MAX: usize = 4096;
 /// Length of a file of the embedded home's log unless set, in bytes.
 pub const EMBEDDED_LOG_BYTES_DEFAULT: u64 = 16 << 20;
 
-/// How much of a file of the log is filled with zeros ahead of use, in bytes.
+/// At most how much of a file of the log is filled with zeros ahead of use, in bytes.
 pub const EMBEDDED_LOG_FILL_BYTES: u64 = 1 << 20;
 
 /// How much of a new file of the log is filled before it is used: enough for a few commits of a

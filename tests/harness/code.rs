@@ -2,10 +2,10 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
-use deedbook::{Context, Result, Workflow};
+use deedbook::{Context, Result, VirtualClock, Workflow};
 use deedbook_journal::checkpointer::BoxFuture;
 
-use crate::outside::Outside;
+use crate::outside::{Life, Outside};
 
 type Run = dyn Fn(Context, Outside) -> BoxFuture<'static, Result<Vec<u32>>> + Send + Sync;
 
@@ -28,6 +28,17 @@ impl Code {
             run: Arc::new(move |ctx, outside| Box::pin(run(ctx, outside))),
         }
     }
+}
+
+/// The first life of a book with this workflow, and the workflow for the lives to come.
+pub async fn life<F, Fut>(clock: &VirtualClock, outside: &Outside, run: F) -> (Life, Code)
+where
+    F: Fn(Context, Outside) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Vec<u32>>> + Send + 'static,
+{
+    let code = Code::new(outside, run);
+    let hosted = code.clone();
+    (Life::first(clock, |b| b.host(hosted)).await, code)
 }
 
 impl Workflow for Code {

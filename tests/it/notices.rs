@@ -9,22 +9,12 @@ use deedbook::{
 };
 use futures::FutureExt;
 use harness::{
-    code::Code,
+    code::{Code, life},
     outside::{Does, Life, Outside},
 };
 use tokio::task::coop::unconstrained;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-async fn life<F, Fut>(clock: &VirtualClock, outside: &Outside, run: F) -> (Life, Code)
-where
-    F: Fn(Context, Outside) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Vec<u32>>> + Send + 'static,
-{
-    let code = Code::new(outside, run);
-    let hosted = code.clone();
-    (Life::first(clock, |b| b.host(hosted)).await, code)
-}
 
 /// What was noticed by now, thread by thread.
 fn noticed(watch: &mut Watch) -> Vec<(String, Waits)> {

@@ -17,22 +17,11 @@ use deedbook::{
 use deedbook_journal::{checkpointer::BoxFuture, record::Kind};
 use deedbook_memory::{MemoryHome, MemoryOptions};
 use harness::{
-    code::Code,
+    code::{Code, life},
     outside::{Life, Outside, settle},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A book with this workflow.
-async fn life<F, Fut>(clock: &VirtualClock, outside: &Outside, run: F) -> (Life, Code)
-where
-    F: Fn(Context, Outside) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Vec<u32>>> + Send + 'static,
-{
-    let code = Code::new(outside, run);
-    let hosted = code.clone();
-    (Life::first(clock, |b| b.host(hosted)).await, code)
-}
 
 async fn again(life: Life, code: &Code) -> Life {
     let clock = life.clock.clone();

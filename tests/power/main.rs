@@ -10,6 +10,7 @@
     reason = "a test ends at the first surprise"
 )]
 
+mod erasure;
 mod faults;
 mod loss;
 mod work;

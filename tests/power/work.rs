@@ -12,7 +12,7 @@ use deedbook_journal::{
 };
 use harness::{Random, SimDisk};
 
-const BOOK: &str = "/sim/book.redb";
+pub(crate) const BOOK: &str = "/sim/book.redb";
 const LONG: Duration = Duration::from_secs(3600);
 const SALT: [u8; 32] = [7; 32];
 
@@ -35,7 +35,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-fn options(disk: &SimDisk) -> OpenOptions {
+pub(crate) fn options(disk: &SimDisk) -> OpenOptions {
     OpenOptions::new().disk(Arc::new(disk.clone())).log_bytes(64 << 10)
 }
 
@@ -55,7 +55,7 @@ fn row() -> Row {
     }
 }
 
-async fn pen(book: &Embedded, id: &str) -> Result<(Pen, Append), StoreError> {
+pub(crate) async fn pen(book: &Embedded, id: &str) -> Result<(Pen, Append), StoreError> {
     let id = ThreadId::new(id).unwrap();
     let claim = Claim::Thread { id: id.clone(), create: Some(row()) };
     let lease = book.claim(claim, "test", LONG).await?.pop().unwrap();
@@ -72,7 +72,7 @@ async fn pen(book: &Embedded, id: &str) -> Result<(Pen, Append), StoreError> {
     Ok((pen, append))
 }
 
-fn write(pen: &mut Pen, append: &mut Append, payload: &[u8]) {
+pub(crate) fn write(pen: &mut Pen, append: &mut Append, payload: &[u8]) {
     let draft = Draft::new(&append.thread, Kind::Marker).payload(Role::Value, payload.to_vec());
     let (_, record) = pen.write(draft, StoreTime(1), &mut || SALT);
     append.records.push(record);

@@ -106,6 +106,11 @@ impl Core {
         self.opened.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the open file away from everybody.
+    pub(super) fn take_opened(&self) -> Option<Opened> {
+        self.opened.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Whether calls are still answered.
     pub(super) fn alive(&self) -> Result<(), StoreError> {
         match self.over.get() {

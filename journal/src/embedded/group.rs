@@ -52,8 +52,13 @@ pub(super) struct Group<'c> {
 }
 
 impl<'c> Group<'c> {
+    /// A group behind everything that is known. Only who has the right to write makes one.
     pub(super) fn new(core: &'c Core) -> Self {
-        let first = core.state().next;
+        let first = {
+            let mut state = core.state();
+            state.retire();
+            state.next
+        };
         Self { core, views: HashMap::new(), first, entries: Vec::new(), bytes: 0 }
     }
 

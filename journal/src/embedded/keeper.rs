@@ -166,22 +166,19 @@ impl Keeper {
             }
         }
         if due {
-            drop(self.drain());
+            drop(self.drain(|plan| plan, false));
         }
         if self.core.alive().is_err() {
             self.line.disband();
         }
     }
 
-    /// Brings what is in the log into the tables.
-    fn drain(&self) -> Result<()> {
-        let plan = Plan::take(&mut self.core.state());
-        self.settle(plan, false)
-    }
-
-    fn settle(&self, plan: Plan, clean: bool) -> Result<()> {
-        let plan = plan.with(reader::without_erased(&self.core)?);
-        self.core.transact(plan, clean)
+    /// Brings what is in the log into the tables, and says what `change` makes of the plan.
+    fn drain(&self, change: impl FnOnce(Plan) -> Plan, clean: bool) -> Result<()> {
+        // Before the plan: it takes what it takes for good.
+        let rewrites = reader::without_erased(&self.core)?;
+        let plan = Plan::take(&mut self.core.state()).with(rewrites);
+        self.core.transact(change(plan), clean)
     }
 
     /// Begins a generation: the file first, durable with its name, then the word of the tables,
@@ -209,8 +206,7 @@ impl Keeper {
         let segment = self.core.segments.make(generation, id).map_err(|error| {
             self.core.end(&format!("a file of the log could not be made: {error}"))
         })?;
-        let plan = Plan::take(&mut self.core.state()).in_generation(generation, id);
-        self.settle(plan, false)?;
+        self.drain(|plan| plan.in_generation(generation, id), false)?;
         let mut state = self.core.state();
         let log = Log::begin(id, segment, state.frame.1);
         state.frame.0 = generation;
@@ -236,13 +232,22 @@ impl Keeper {
         let next = group.append(note)?;
         group.push(Entry::Erased(id, n, role));
         writer.commit(group)?;
+        // From here on it is recorded: what goes wrong leaves only the bytes behind, for the next
+        // process to remove.
+        self.scrub(&mut writer)
+            .map_err(|error| StoreError::Unknown { why: error.to_string().into() })?;
+        Ok(next)
+    }
+
+    /// Takes what was erased out of the tables, and the files of the log that had it away.
+    fn scrub(&self, writer: &mut Writer) -> Result<()> {
+        // Behind a file that may have been made ready.
         let generation = self.core.state().frame.0.saturating_add(2);
-        self.drain()?;
-        self.begin_as(&mut writer, generation)?;
+        self.drain(|plan| plan, false)?;
+        self.begin_as(writer, generation)?;
         self.core.segments.remove_before(generation).map_err(|error| {
             self.core.end(&format!("a file of the log could not be removed: {error}"))
-        })?;
-        Ok(next)
+        })
     }
 
     /// Drains everything, says that the journal is clean, and lets go of the files: what is left
@@ -254,34 +259,29 @@ impl Keeper {
         let wrote = writer.log.take().is_some() || !self.core.found.clean;
         if wrote {
             // Later than every file, so that none is looked for when the journal is opened.
-            let generation = self.core.state().frame.0.max(self.core.newest).saturating_add(1);
-            let mut state = self.core.state();
-            let log = state.log;
-            let plan = Plan::take(&mut state).in_generation(generation, log);
-            drop(state);
-            self.settle(plan, true)?;
+            let (now, log) = {
+                let state = self.core.state();
+                (state.frame.0, state.log)
+            };
+            let generation = now.max(self.core.newest).saturating_add(1);
+            self.drain(|plan| plan.in_generation(generation, log), true)?;
         }
         self.core.over.get_or_init(|| StoreError::Closed);
         drop(writer);
         self.line.disband();
-        let opened = self.core.opened.write();
-        let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let opened = opened.ok_or(StoreError::Closed)?;
-        let failed = |why: &str| StoreError::Failed { why: why.into() };
-        guarded(|| Ok(opened.db.close()?)).map_err(|fault| failed(fault.why()))?;
-        if wrote {
-            let removed = self.core.segments.remove_before(u64::MAX);
-            removed.map_err(|error| {
-                failed(&format!("a file of the log could not be removed: {error}"))
-            })?;
+        let opened = self.core.take_opened().ok_or(StoreError::Closed)?;
+        guarded(|| Ok(opened.db.close()?))
+            .map_err(|fault| StoreError::Failed { why: fault.why().into() })?;
+        if wrote && let Err(error) = self.core.segments.remove_before(u64::MAX) {
+            // The tables have everything, and say so.
+            tracing::warn!(%error, "a file of a closed journal's log could not be removed");
         }
         Ok(())
     }
 
     /// Lets go of the tables as a crash would.
     fn let_go(&self) {
-        let opened = self.core.opened.write();
-        let opened = opened.unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let opened = self.core.take_opened();
         // Without a close nothing says that the journal is clean; an error here changes nothing.
         let _ = guarded(|| {
             drop(opened);

@@ -87,7 +87,7 @@ impl Line {
             self.room().await?;
         }
         let waiting =
-            Waiting { line: self, number: self.number(), answer, stage: Stage::New(Some(request)) };
+            Waiting { line: self, number: self.number(), answer, stage: Stage::New(request) };
         waiting.await.ok_or_else(|| self.core.end("a request got no answer"))
     }
 
@@ -146,13 +146,16 @@ impl Line {
     /// Whoever is first in line may write now.
     pub(super) fn pass_on(&self) {
         let mut queue = self.queue();
-        let waker = queue.front_mut().and_then(|first| first.waker.take());
-        let left = !queue.is_empty();
+        let Some(first) = queue.front_mut() else {
+            return;
+        };
+        let waker = first.waker.take();
         drop(queue);
-        match waker {
-            Some(waker) => waker.wake(),
-            None if left && self.by == CommitBy::Thread => self.send(Job::Write),
-            None => {}
+        match (self.by, waker) {
+            (CommitBy::Caller, Some(waker)) => waker.wake(),
+            // It was woken before, and has not looked yet.
+            (CommitBy::Caller, None) => {}
+            (CommitBy::Thread, _) => self.send(Job::Write),
         }
     }
 
@@ -200,7 +203,7 @@ impl Line {
 /// Where a request is on its way.
 #[derive(Debug)]
 enum Stage {
-    New(Option<Request>),
+    New(Request),
     /// In line, or in somebody's round.
     InLine,
     Done,
@@ -219,12 +222,11 @@ struct Waiting<'l, T> {
 impl<T> Waiting<'_, T> {
     /// Gets in line. Others that are ready get their turn before anything is written, so that a
     /// group comes together even where one thread runs all tasks.
-    fn get_in_line(&mut self, request: Request, cx: &Context<'_>) {
+    fn get_in_line(&self, request: Request, cx: &Context<'_>) {
         let line = self.line;
         let begun = line.begun.load(Ordering::Acquire) || !request.ask.writes();
         let ticket = Ticket { number: self.number, request, waker: Some(cx.waker().clone()) };
         line.queue().push_back(ticket);
-        self.stage = Stage::InLine;
         // Told only now: the keeper must find the ticket.
         match line.by {
             _ if !begun => line.send(Job::Begin),
@@ -233,16 +235,15 @@ impl<T> Waiting<'_, T> {
         }
     }
 
-    /// Whether it is still in line; if so, it will be woken when it is first.
-    fn stays(&self, cx: &Context<'_>) -> bool {
+    /// Whether it is still in line and may write for everybody there. It is woken when it is first.
+    fn may_lead(&self, cx: &Context<'_>) -> bool {
         let mut queue = self.line.queue();
         let own = queue.iter_mut().find(|ticket| ticket.number == self.number);
-        let writes = own.map(|ticket| {
+        own.is_some_and(|ticket| {
             ticket.waker = Some(cx.waker().clone());
-            ticket.request.ask.writes()
-        });
-        writes.is_some_and(|writes| {
-            self.line.by == CommitBy::Caller && (!writes || self.line.begun.load(Ordering::Acquire))
+            // The keeper begins the log for those who write, and serves them then.
+            let begun = self.line.begun.load(Ordering::Acquire) || !ticket.request.ask.writes();
+            begun && self.line.by == CommitBy::Caller
         })
     }
 }
@@ -252,14 +253,10 @@ impl<T> Future for Waiting<'_, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let this = self.get_mut();
-        let new = match &mut this.stage {
-            Stage::New(request) => request.take(),
-            Stage::InLine | Stage::Done => None,
-        };
-        match new {
-            Some(request) => this.get_in_line(request, cx),
-            None if this.stays(cx) => this.line.lead(),
-            None => {}
+        match std::mem::replace(&mut this.stage, Stage::InLine) {
+            Stage::New(request) => this.get_in_line(request, cx),
+            Stage::InLine if this.may_lead(cx) => this.line.lead(),
+            Stage::InLine | Stage::Done => {}
         }
         let Poll::Ready(answer) = Pin::new(&mut this.answer).poll(cx) else {
             return Poll::Pending;

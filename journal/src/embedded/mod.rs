@@ -60,6 +60,7 @@ pub use self::{
     disk::{Disk, DiskFile, RealDisk},
     error::{CreateError, Holder, OpenError},
     faulty::{CountingDisk, FaultKind, IoCounts},
+    log::files_of,
     options::{CommitBy, CreateOptions, OpenOptions},
 };
 use self::{

@@ -352,7 +352,15 @@ pub(super) fn without_erased(core: &Core) -> Result<Vec<Rewrite>> {
     let erasures = core.state().erasures.clone();
     let mut rewrites: BTreeMap<Place, Rewrite> = BTreeMap::new();
     for (id, n, role) in erasures {
-        let (place, chunk) = chunk_with(core, &id, n)?;
+        let (place, chunk) = match chunk_with(core, &id, n) {
+            Ok(found) => found,
+            // Nobody can read the payload there, and the rest must not wait for it.
+            Err(error @ StoreError::Damaged { .. }) => {
+                tracing::error!(thread = %id, n, %error, "an erased payload stays in a damaged chunk");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let Chunk { head, records, parts } = chunk;
         let rewrite =
             rewrites.entry(place).or_insert_with(|| Rewrite { place, parts, head, records });

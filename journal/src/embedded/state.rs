@@ -134,6 +134,8 @@ pub(super) struct State {
     due: HashMap<Arc<str>, BTreeSet<(StoreTime, ThreadId)>>,
     /// Threads that have ended and are in memory all the same.
     fading: HashSet<ThreadId>,
+    /// Whether a drain has come since they were looked at.
+    retiring: bool,
     /// The place of the next entry.
     pub(super) next: Place,
     /// Threads that the tables have an older state of.
@@ -326,8 +328,7 @@ impl State {
         Some(lease)
     }
 
-    /// A drain is durable: the tables have everything before `upto`. Threads that have ended and
-    /// that nobody holds leave the memory.
+    /// A drain is durable: the tables have everything before `upto`.
     pub(super) fn settle(&mut self, drained: Drained) {
         let Drained { upto, unsettled, threads, erasures } = drained;
         self.settled = upto;
@@ -349,9 +350,19 @@ impl State {
                 }
             }
         }
+        self.retiring = !self.fading.is_empty();
+    }
+
+    /// Threads that have ended, that nobody holds and that the tables have leave the memory. Only
+    /// who has the right to write does this, between groups: a group counts on the threads that
+    /// it has looked at.
+    pub(super) fn retire(&mut self) {
+        if !std::mem::take(&mut self.retiring) {
+            return;
+        }
         let leaving = |id: &&ThreadId| {
             let idle = self.threads.get(*id).is_some_and(|t| t.hold.is_none());
-            idle && !self.dirty.contains(*id)
+            idle && !self.dirty.contains(*id) && self.draining <= self.settled
         };
         let leaving: Vec<_> = self.fading.iter().filter(leaving).cloned().collect();
         for id in leaving {
@@ -406,5 +417,59 @@ fn remove_due(
         if threads.is_empty() {
             due.remove(&thread.row.workflow);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{embedded::drain::Plan, row::Status};
+
+    fn ended(id: &ThreadId) -> Entry {
+        let row = Row {
+            workflow: "w".into(),
+            status: Status::Done,
+            since: StoreTime(0),
+            wake_at: None,
+            detail: None,
+            open_doubts: 0,
+            created_at: StoreTime(0),
+        };
+        Entry::Appended(Arc::new(Appended {
+            thread: id.clone(),
+            epoch: Epoch(1),
+            at: 0,
+            prev: Default::default(),
+            time: StoreTime(0),
+            row: Some(row),
+            consumes: Vec::new(),
+            records: Vec::new(),
+        }))
+    }
+
+    fn drained(state: &State) -> Drained {
+        let threads = state.threads.keys().map(|id| (id.clone(), None, 0)).collect();
+        Drained { upto: state.next, unsettled: state.unsettled, erasures: 0, threads }
+    }
+
+    #[test]
+    fn an_ended_thread_stays_until_no_group_counts_on_it() {
+        let id = ThreadId::new("t").unwrap();
+        let mut state = State::default();
+        state.apply(ended(&id));
+        let _plan = Plan::take(&mut state);
+        let first = drained(&state);
+        state.settle(first);
+        // A group may have looked at it meanwhile: a drain does not take it away.
+        assert!(state.threads.contains_key(&id) && !state.is_away(&id));
+        // Nor does anybody while a drain has it in hand that its table does not have yet.
+        state.apply(ended(&id));
+        let _plan = Plan::take(&mut state);
+        state.retire();
+        assert!(!state.is_away(&id));
+        let second = drained(&state);
+        state.settle(second);
+        state.retire();
+        assert!(state.is_away(&id));
     }
 }

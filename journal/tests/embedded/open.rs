@@ -10,7 +10,7 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, Claim, Filter, StoreError},
-    embedded::{CommitBy, CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+    embedded::{CommitBy, CreateError, CreateOptions, Embedded, OpenError, OpenOptions, files_of},
     id::ThreadId,
     row::Status,
 };
@@ -320,6 +320,32 @@ fn writers_wait_for_drains() {
         assert_eq!(payloads(&book, &pen.thread).await.unwrap().len(), 150);
         book.close().await.unwrap();
     });
+}
+
+#[test]
+fn the_log_turns_also_after_an_erasure() {
+    let folder = Folder::new();
+    let open = OpenOptions::new().log_bytes(64 << 10);
+    let book = Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap();
+    let payload = vec![5; 20 << 10];
+    wait(async {
+        let mut pen = Pen::claim(&book, "t").await.unwrap();
+        for _ in 0..2 {
+            put(&book, pen.write(1, &payload)).await.unwrap();
+        }
+        // By now the next file is ready, which the erasure passes over.
+        pause(400);
+        let note = pen.write(1, b"note");
+        let role = deedbook_journal::record::Role::Value;
+        book.erase(&pen.thread.clone(), 0, role, note).await.unwrap();
+        for _ in 0..60 {
+            put(&book, pen.write(1, &payload)).await.unwrap();
+        }
+    });
+    for file in files_of(folder.book()).into_iter().skip(1).filter(|file| file.exists()) {
+        let length = fs::metadata(&file).unwrap().len();
+        assert!(length < 400 << 10, "{} has {length} bytes", file.display());
+    }
 }
 
 #[test]

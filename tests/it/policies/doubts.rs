@@ -292,6 +292,17 @@ async fn the_later_of_two_words_holds_while_neither_was_given_to_the_workflow() 
 }
 
 /// Pays, with another branch beside it, and waits for a signal.
+/// A thread of this code whose step died with its process, in the life after that.
+async fn second_life(clock: &VirtualClock, code: Code) -> Life {
+    let hosted = code.clone();
+    let life = Life::first(clock, |b| b.host(hosted)).await;
+    life.book.spawn::<Code>(T, ()).await.unwrap();
+    life.settle().await;
+    let life = Life::after(life.crash(), clock, |b| b.host(code)).await;
+    life.until(T, Status::InDoubt).await;
+    life
+}
+
 async fn pay_and_wait(ctx: Context, outside: Outside) -> deedbook::Result<Vec<u32>> {
     let (left, right) = (ctx.branch("left"), ctx.branch("right"));
     let beside = async move {
@@ -310,13 +321,7 @@ async fn pay_and_wait(ctx: Context, outside: Outside) -> deedbook::Result<Vec<u3
 async fn what_was_given_to_the_workflow_stays_given() {
     let (clock, outside) = (VirtualClock::new(), Outside::that([Does::Hangs]));
     let code = Code::new(&outside, pay_and_wait);
-    let hosted = code.clone();
-    let life = Life::first(&clock, |b| b.host(hosted)).await;
-    life.book.spawn::<Code>(T, ()).await.unwrap();
-    life.settle().await;
-    let hosted = code.clone();
-    let life = Life::after(life.crash(), &clock, |b| b.host(hosted)).await;
-    life.until(T, Status::InDoubt).await;
+    let life = second_life(&clock, code).await;
     let say = async |life: &Life, word| {
         let said = life.book.resolve(T, "left/pay#0", word, "user:alice", "looked").await;
         life.settle().await;
@@ -343,13 +348,7 @@ async fn a_word_after_what_was_given_is_refused_to_the_person_who_says_it() {
         let waited = ctx.step("wait").at_most_once();
         waited.run(&paid, async |_| std::future::pending().await).await
     });
-    let hosted = code.clone();
-    let life = Life::first(&clock, |b| b.host(hosted)).await;
-    life.book.spawn::<Code>(T, ()).await.unwrap();
-    life.settle().await;
-    let hosted = code.clone();
-    let life = Life::after(life.crash(), &clock, |b| b.host(hosted)).await;
-    life.until(T, Status::InDoubt).await;
+    let life = second_life(&clock, code).await;
     let word = |n: u32| Resolution::happened(&n).unwrap();
     life.book.resolve(T, "pay#0", word(5), "user:alice", "").await.unwrap();
     life.settle().await;

@@ -26,6 +26,7 @@ mod segment;
 
 use std::{io, sync::Arc};
 
+pub use self::segment::files_of;
 pub(super) use self::{
     frame::FrameHash,
     recover::{Problem, newer, recover},

@@ -16,6 +16,7 @@ use std::{
 
 use crate::{
     embedded::{
+        aside,
         code::{self, In, Out},
         disk::{Disk, DiskFile},
         planted::{Broken, planted},
@@ -29,6 +30,27 @@ const MAGIC: [u8; 8] = *b"deedlog\x01";
 /// The length of a title: what it is, the journal's log id, the log's own id, the generation.
 const TITLE_BYTES: usize = MAGIC.len() + 16 + 16 + 8 + code::SUM_BYTES;
 const NAMES: [&str; 3] = ["-log0", "-log1", "-log2"];
+
+/// The file of the log with one of its names.
+fn beside(journal: &Path, name: &str) -> PathBuf {
+    let mut path = journal.as_os_str().to_owned();
+    path.push(name);
+    path.into()
+}
+
+/// Every file that a journal at this path may have, its own first: one that was closed has only
+/// that, one that is open or was not closed is all of them together.
+///
+/// ```
+/// let files = deedbook_journal::embedded::files_of("refunds.redb");
+/// assert_eq!(files.len(), 4);
+/// assert!(files[1].ends_with("refunds.redb-log0"));
+/// ```
+pub fn files_of(journal: impl AsRef<Path>) -> Vec<PathBuf> {
+    let journal = journal.as_ref();
+    let log = NAMES.iter().map(|name| beside(journal, name));
+    std::iter::once(journal.into()).chain(log).collect()
+}
 
 /// A file that frames are written to.
 #[derive(Debug)]
@@ -138,9 +160,7 @@ impl Segments {
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        let mut path = self.journal.as_os_str().to_owned();
-        path.push(name);
-        path.into()
+        beside(&self.journal, name)
     }
 
     /// Reads the files that are there, are of this journal, of `generation` or later, and of the
@@ -180,39 +200,53 @@ impl Segments {
         log: [u8; 16],
     ) -> io::Result<Arc<Segment>> {
         let mut slots = self.slots();
+        let free = slots.iter_mut().find(|slot| matches!(slot, Slot::Free(_)));
+        if let Some(slot) = free
+            && let Slot::Free(file) = &*slot
+        {
+            let segment = self.prepare(Arc::clone(file), generation, log)?;
+            *slot = Slot::Used(generation, Arc::clone(&segment.file));
+            return Ok(segment);
+        }
         let mut refused = None;
-        for ours in [true, false] {
-            for (slot, name) in slots.iter_mut().zip(NAMES) {
-                let (file, new) = match slot {
-                    Slot::Free(file) if ours => (Arc::clone(file), false),
-                    Slot::Left if !ours => match self.anew(&self.path(name)) {
-                        Ok(file) => (file, true),
-                        // Another name will do.
-                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                            *slot = Slot::Taken;
-                            refused = Some(error);
-                            continue;
-                        }
-                        Err(error) => return Err(error),
-                    },
-                    _ => continue,
-                };
-                file.write_at(0, &write_title(&self.log_id, log, generation))?;
-                let mut filled = file.len()?;
-                if filled < EMBEDDED_LOG_FIRST_BYTES {
-                    zeros(&*file, filled.max(FRAMES_AT), EMBEDDED_LOG_FIRST_BYTES)?;
-                    filled = EMBEDDED_LOG_FIRST_BYTES;
+        let left = slots.iter_mut().zip(NAMES).filter(|(slot, _)| matches!(slot, Slot::Left));
+        for (slot, name) in left {
+            match self.anew(&self.path(name)) {
+                Ok(file) => {
+                    let segment = self.prepare(file, generation, log)?;
+                    if !planted(Broken::SkipFolderSync) {
+                        self.sync_names()?;
+                    }
+                    *slot = Slot::Used(generation, Arc::clone(&segment.file));
+                    return Ok(segment);
                 }
-                file.sync()?;
-                if new && !planted(Broken::SkipFolderSync) {
-                    self.disk.sync_dir(self.folder())?;
+                // Another name will do.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    *slot = Slot::Taken;
+                    refused = Some(error);
                 }
-                *slot = Slot::Used(generation, Arc::clone(&file));
-                let filled = AtomicU64::new(filled);
-                return Ok(Arc::new(Segment { file, generation, filled, filling: Mutex::new(()) }));
+                Err(error) => return Err(error),
             }
         }
         Err(refused.unwrap_or_else(|| io::Error::other("all files of the log are in use")))
+    }
+
+    /// Writes the title, and zeros for the first frames, and makes them durable.
+    fn prepare(
+        &self,
+        file: Arc<dyn DiskFile>,
+        generation: u64,
+        log: [u8; 16],
+    ) -> io::Result<Arc<Segment>> {
+        file.write_at(0, &write_title(&self.log_id, log, generation))?;
+        let mut filled = file.len()?;
+        if filled < EMBEDDED_LOG_FIRST_BYTES {
+            zeros(&*file, filled.max(FRAMES_AT), EMBEDDED_LOG_FIRST_BYTES)?;
+            filled = EMBEDDED_LOG_FIRST_BYTES;
+        }
+        file.sync()?;
+        let filled = AtomicU64::new(filled);
+        Ok(Arc::new(Segment { file, generation, filled, filling: Mutex::new(()) }))
     }
 
     /// Whether there is no file ready ahead of use and a name is free for one.
@@ -288,6 +322,8 @@ impl Segments {
 
     /// The tables have everything of the generations before this one: their files are free.
     pub(in super::super) fn release(&self, before: u64) {
+        // One that was made ready for a generation that is skipped is of no use.
+        drop(self.ready().take_if(|s| s.generation < before));
         for slot in &mut *self.slots() {
             if let Slot::Used(generation, file) = slot
                 && *generation < before
@@ -319,12 +355,12 @@ impl Segments {
             }
             *slot = Slot::Left;
         }
-        if removed { self.disk.sync_dir(self.folder()) } else { Ok(()) }
+        if removed { self.sync_names() } else { Ok(()) }
     }
 
-    fn folder(&self) -> &Path {
-        let folder = self.journal.parent().filter(|p| !p.as_os_str().is_empty());
-        folder.unwrap_or(Path::new("."))
+    /// Makes the names in the journal's folder durable.
+    fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_dir(aside::folder(&self.journal))
     }
 }
 
