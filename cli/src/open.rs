@@ -6,11 +6,14 @@ use std::{
     time::Duration,
 };
 
-use deedbook_journal::embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions};
+use deedbook_journal::{
+    embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+    value::text::shell_word,
+};
 
 use crate::{
     failure::{Failure, code},
-    text::{safe, word},
+    text::safe,
 };
 
 /// How long to wait for somebody who is just letting go of the journal.
@@ -30,10 +33,11 @@ pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
         let said = safe(&error.to_string());
         match error {
             OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
-            OpenError::NotFound { .. } => Failure::new(match word(path.as_os_str().as_bytes()) {
-                Some(path) => format!("{said}; `deedbook init --journal {path}` makes one"),
-                None => format!("{said}; `deedbook init` makes one"),
-            }),
+            OpenError::NotFound { .. } => {
+                let word = shell_word(path.as_os_str().as_bytes());
+                let journal = word.map_or_else(String::new, |word| format!(" --journal {word}"));
+                Failure::new(format!("{said}; `deedbook init{journal}` makes one"))
+            }
             _ => Failure::new(said),
         }
     })

@@ -15,51 +15,10 @@ pub(crate) fn safe(text: &str) -> String {
     out
 }
 
-/// `text` as one word of a shell command that gives exactly it, or where there is none,
+/// A text as one word of a shell command that gives exactly it, or where there is none,
 /// `placeholder`.
-pub(crate) fn shell(text: impl AsRef<[u8]>, placeholder: &str) -> String {
-    word(text.as_ref()).unwrap_or_else(|| placeholder.to_owned())
-}
-
-/// Bytes as one word, safe to print, that a POSIX shell takes for exactly them. `$'..'` would be
-/// shorter, and only some shells know it. None for what no argument can hold, and for a line break
-/// at the end, which the shell drops.
-pub(crate) fn word(bytes: &[u8]) -> Option<String> {
-    if bytes.contains(&0) || bytes.ends_with(b"\n") {
-        return None;
-    }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=#~".contains(c);
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.chars().any(text::is_unsafe) => {
-            // `#` and `~` mean something at the front of a word only.
-            let front = text.starts_with(['#', '~', '-']);
-            let bare = !text.is_empty() && !front && text.chars().all(plain);
-            Some(if bare { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) })
-        }
-        _ => Some(printf(bytes)),
-    }
-}
-
-/// The same by `printf`, which reads three octal digits for a byte.
-fn printf(bytes: &[u8]) -> String {
-    let mut out = String::from("\"$(printf '");
-    let octal = |out: &mut String, bytes: &[u8]| {
-        out.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
-    };
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            let mut buffer = [0; 4];
-            match c {
-                // `-` at the front begins an option, and `!` may stand for an earlier command.
-                '\'' | '\\' | '%' | '!' | '-' => octal(&mut out, &[c as u8]),
-                c if text::is_unsafe(c) => octal(&mut out, c.encode_utf8(&mut buffer).as_bytes()),
-                c => out.push(c),
-            }
-        }
-        octal(&mut out, chunk.invalid());
-    }
-    out.push_str("')\"");
-    out
+pub(crate) fn shell(word: impl AsRef<[u8]>, placeholder: &str) -> String {
+    text::shell_word(word.as_ref()).unwrap_or_else(|| placeholder.to_owned())
 }
 
 /// The reading of a MessagePack value, safe to print.
@@ -160,7 +119,7 @@ mod tests {
             }
         }
         assert_eq!(shell("a\n", "THREAD"), "THREAD");
-        assert_eq!(word(b"a\0b"), None);
+        assert_eq!(shell(b"a\0b", "FILE"), "FILE");
     }
 
     #[test]

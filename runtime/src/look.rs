@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use deedbook_journal::{
     checkpointer::{Filter, ThreadInfo},
-    history::{AttemptEnd, Call, Doubt, End},
+    history::{Call, Doubt, End},
     id::{StoreTime, ThreadId},
     policy::Policy as PolicyKind,
     record::{Header, Kind, Role},
     row::Status,
-    value,
+    value::{self, text},
 };
 
 use crate::{
@@ -46,39 +46,33 @@ pub struct OpenDoubt {
 
 impl OpenDoubt {
     fn of(thread: &ThreadId, call: &Call, doubt: Doubt, expected: Option<&Arc<str>>) -> Self {
-        let loose = |end: &AttemptEnd| matches!(end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
-        let since = call.attempts.iter().find(|a| loose(&a.end)).map(|a| a.started);
         Self {
             thread: thread.clone(),
             step: call.id.to_string().into(),
             operation_key: call.key.clone(),
             policy: call.terms.map(|terms| terms.policy),
             attempts: call.attempts.len(),
-            since: since.unwrap_or(call.opened_time),
+            since: call.first_started().unwrap_or(call.opened_time),
             doubt,
             expected: expected.cloned(),
         }
     }
 
     /// The commands of the tool that settle it, one a line: that it happened, that it did not,
-    /// that it has failed. In a program, [`Deedbook::resolve`] does the same.
+    /// that it has failed. They can be pasted into any POSIX shell, and printed, once the words in
+    /// capitals are replaced. In a program, [`Deedbook::resolve`] does the same.
     #[must_use]
     pub fn how_to_settle(&self) -> String {
-        let (thread, step) = (shell(self.thread.as_str()), shell(&self.step));
-        let words = ["--happened VALUE", "--did-not-happen", "--failed MESSAGE"];
-        let commands =
-            words.map(|word| format!("deedbook resolve {word} --reason WHY -- {thread} {step}"));
+        let word = |text: &str, other: &str| {
+            text::shell_word(text.as_bytes()).unwrap_or_else(|| other.to_owned())
+        };
+        let (thread, step) = (word(self.thread.as_str(), "THREAD"), word(&self.step, "STEP"));
+        let verdicts = ["--happened JSON", "--did-not-happen", "--failed MESSAGE"];
+        let commands = verdicts.map(|verdict| {
+            format!("deedbook resolve --by YOU {verdict} --reason WHY -- {thread} {step}")
+        });
         commands.join("\n")
     }
-}
-
-/// A word for a shell.
-fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:#@=,".contains(c);
-    if word.chars().all(plain) && !word.starts_with('#') {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 impl Deedbook {
@@ -162,7 +156,7 @@ impl Deedbook {
     /// Every open doubt, in the byte order of thread ids: durable state only.
     ///
     /// Threads that a run holds are told of as it last counted; those that nobody holds, as their
-    /// records tell.
+    /// records tell, which reads all of them.
     ///
     /// # Errors
     /// The journal failed, or a thread's records cannot be understood.
@@ -268,8 +262,8 @@ impl Deedbook {
     }
 }
 
-/// Whether there may be a doubt: the row counts one, or its run may have died without counting.
+/// Whether there may be a doubt: the row counts one, or nobody was there to count. A run may have
+/// died, and the window of a key may have ended since the thread was parked.
 fn may_doubt(info: &ThreadInfo) -> bool {
-    let stopped = [Status::Running, Status::Stalled, Status::Diverged];
-    info.row.open_doubts > 0 || info.holder.is_none() && stopped.contains(&info.row.status)
+    info.row.open_doubts > 0 || info.holder.is_none()
 }

@@ -1,12 +1,13 @@
 //! What a book tells applications: doubts, outcomes, what threads wait for, and notices of threads
 //! that begin to wait for a person.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use deedbook::{
-    Context, Deedbook, Doubt, ErrorKind, Noticed, PolicyKind, Resolution, Result, Status,
-    VirtualClock, Waits, Watch, Workflow,
+    Clock as _, Context, Deedbook, Doubt, ErrorKind, Noticed, PolicyKind, Resolution, Result,
+    Retry, Status, VirtualClock, Waits, Watch, Workflow,
 };
+use deedbook_memory::{MemoryHome, MemorySnapshot};
 use futures::FutureExt;
 use harness::{
     code::{Code, life},
@@ -97,11 +98,7 @@ async fn a_body_that_died_with_its_process_is_told_of_by_the_next_one() {
     // The lease of the process that died has run out by then. Nobody has counted the doubt: the
     // records tell.
     clock.advance(100 * SECOND);
-    let source = deedbook::Clock::source(&clock);
-    let home = deedbook_memory::MemoryHome::from_snapshot(left.clone(), source);
-    let reader = Deedbook::on(std::sync::Arc::new(home)).clock(clock.clone());
-    let reader = reader.start().await.unwrap();
-    let open = reader.doubts().await.unwrap();
+    let open = reader(&left, &clock).await.doubts().await.unwrap();
     assert_eq!((open.len(), open[0].doubt), (1, Doubt::Crash));
     let hosted = code.clone();
     let life = Life::after(left, &clock, |b| b.host(hosted)).await;
@@ -117,7 +114,10 @@ async fn a_body_that_died_with_its_process_is_told_of_by_the_next_one() {
     assert_eq!(open.since, outside.sent()[0].first_started_at);
     assert_eq!((open.doubt, &open.expected), (Doubt::Crash, &None));
     let how = open.how_to_settle();
-    assert!(how.contains("deedbook resolve --happened VALUE --reason WHY -- t pay#0"), "{how}");
+    assert!(
+        how.contains("deedbook resolve --by YOU --happened JSON --reason WHY -- t pay#0"),
+        "{how}"
+    );
     // What cannot be read says what is expected.
     let text = Resolution::happened("r_17").unwrap();
     life.book.resolve("t", "pay#0", text, "user:ada", "seen").await.unwrap();
@@ -130,6 +130,33 @@ async fn a_body_that_died_with_its_process_is_told_of_by_the_next_one() {
     life.book.resolve("t", "pay#0", number, "user:ada", "seen").await.unwrap();
     assert_eq!(life.ended::<Code>("t").await.unwrap(), [3]);
     assert_eq!(life.book.doubts().await.unwrap(), []);
+}
+
+/// A book that hosts nothing and looks at what a crash has left.
+async fn reader(left: &MemorySnapshot, clock: &VirtualClock) -> Deedbook {
+    let home = MemoryHome::from_snapshot(left.clone(), clock.source());
+    Deedbook::on(Arc::new(home)).clock(clock.clone()).start().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_doubt_that_comes_with_time_is_told_of_a_thread_that_sleeps() {
+    let (clock, outside) = (VirtualClock::new(), Outside::that([Does::Fails]));
+    let (life, _) = life(&clock, &outside, |ctx, outside| async move {
+        let pay = ctx.step("pay").idempotent().honoured_for(600 * SECOND);
+        let pay = pay.retry(Retry::attempts(5).first(300 * SECOND));
+        Ok(vec![pay.run(&(), async |op| outside.send(op).await).await?])
+    })
+    .await;
+    life.book.spawn::<Code>("t", ()).await.unwrap();
+    life.until("t", Status::Sleeping).await;
+    let left = life.crash();
+    clock.advance(100 * SECOND);
+    assert_eq!(reader(&left, &clock).await.doubts().await.unwrap(), []);
+    // Nobody tried again, and the bank may have forgotten the key by now.
+    clock.advance(600 * SECOND);
+    let open = reader(&left, &clock).await.doubts().await.unwrap();
+    assert_eq!((open.len(), open[0].doubt), (1, Doubt::WindowOver));
+    assert_eq!(open[0].since, outside.sent()[0].first_started_at);
 }
 
 #[tokio::test]
@@ -184,9 +211,7 @@ async fn an_outcome_is_looked_up_and_nothing_runs_because_of_it() {
     life.settle().await;
     // A message waits for a thread that nobody runs, and a reader does not run it.
     drop(code);
-    let home =
-        deedbook_memory::MemoryHome::from_snapshot(life.crash(), deedbook::Clock::source(&clock));
-    let reader = Deedbook::on(std::sync::Arc::new(home)).clock(clock).start().await.unwrap();
+    let reader = reader(&life.crash(), &clock).await;
     reader.signal("waiting", "n", &7_u32).await.unwrap();
     let outcome = async |thread: &str| reader.outcome::<Code>(thread).await;
     let kind =

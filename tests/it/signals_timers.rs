@@ -11,8 +11,8 @@ use std::{
 };
 
 use deedbook::{
-    Checkpointer, Clock, Context, Deedbook, ErrorKind, Filter, Result, Status, StoreTime,
-    TimeSource, VirtualClock, WorkflowErrorKind,
+    Checkpointer, Clock, Deedbook, ErrorKind, Filter, Status, StoreTime, TimeSource, VirtualClock,
+    WorkflowErrorKind,
 };
 use deedbook_journal::{checkpointer::BoxFuture, record::Kind};
 use deedbook_memory::{MemoryHome, MemoryOptions};

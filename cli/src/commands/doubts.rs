@@ -2,7 +2,7 @@
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, Filter},
-    history::{Attempt, AttemptEnd, Call, Doubt},
+    history::{Call, Doubt},
     id::{StoreTime, ThreadId},
     row::Status,
 };
@@ -109,11 +109,9 @@ pub(crate) fn object(
     })
 }
 
-/// Since when: the start of the first attempt that nobody has accounted for.
+/// Since when: the start of the first attempt that may have had its effect.
 fn since(call: &Call) -> StoreTime {
-    let open = |a: &&Attempt| matches!(a.end, AttemptEnd::Open | AttemptEnd::Ambiguous(..));
-    let loose = call.attempts.iter().find(open);
-    loose.map_or(call.opened_time, |a| a.started)
+    call.first_started().unwrap_or(call.opened_time)
 }
 
 /// The commands that settle a doubt, to be pasted once the words in capitals are replaced.

@@ -8,6 +8,7 @@ use super::{
     core::{Core, Fault, guarded},
     disk::DiskFile,
     error::CreateError,
+    log::files_of,
     open,
     options::CreateOptions,
     tables::{self, EXTENTS, GENESIS, INBOX, META, POSTED, RECORDS, STATE, Settled, THREADS},
@@ -19,8 +20,14 @@ pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, Creat
     let disk = &*options.open.disk;
     let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
     aside::tidy(disk, path, None);
-    if std::fs::symlink_metadata(path).is_ok() {
+    let taken = |path: &Path| std::fs::symlink_metadata(path).is_ok();
+    let log = files_of(path).into_iter().skip(1).find(|file| taken(file));
+    // Looked at last: of several who create at once, one may be writing by now.
+    if taken(path) {
         return Err(CreateError::AlreadyExists { path: path.into() });
+    }
+    if let Some(log) = log {
+        return Err(CreateError::LogInTheWay { path: path.into(), log });
     }
     let identity = identity(options).map_err(io("get random bytes for it"))?;
     let (aside, file) = aside::make(disk, path).map_err(io("make a file aside of it"))?;

@@ -12,6 +12,19 @@ pub enum CreateError {
         /// The path.
         path: PathBuf,
     },
+    /// A file has a name that the journal's log needs. If a journal of this name was removed and
+    /// had not been closed, it holds what was written there last.
+    #[error(
+        "{}: {} is in the way of its log, and may hold what was written last to a journal that \
+         was not closed; put that journal back beside it, or move it away",
+        path.display(), log.display()
+    )]
+    LogInTheWay {
+        /// The path.
+        path: PathBuf,
+        /// The file.
+        log: PathBuf,
+    },
     /// The system refused.
     #[error("{}: cannot {what}: {source}", path.display())]
     Io {

@@ -1,4 +1,5 @@
-//! Text and bytes for people: escapes and base64, shared by the view, the diff and errors.
+//! Text and bytes for people: escapes, words of a shell and base64, shared by the view, the diff,
+//! errors and printed commands.
 
 use std::fmt::{self, Write};
 
@@ -55,6 +56,48 @@ fn escape(out: &mut impl Write, c: char) -> fmt::Result {
             Ok(())
         }
     }
+}
+
+/// Bytes as one word, safe to print, that a POSIX shell takes for exactly them. `$'..'` would be
+/// shorter, and only some shells know it. None for what no argument can hold, and for a line break
+/// at the end, which the shell drops.
+#[must_use]
+pub fn shell_word(bytes: &[u8]) -> Option<String> {
+    if bytes.contains(&0) || bytes.ends_with(b"\n") {
+        return None;
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=#~".contains(c);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(is_unsafe) => {
+            // `#` and `~` mean something at the front of a word only.
+            let front = text.starts_with(['#', '~', '-']);
+            let bare = !text.is_empty() && !front && text.chars().all(plain);
+            Some(if bare { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) })
+        }
+        _ => Some(printf(bytes)),
+    }
+}
+
+/// The same by `printf`, which reads three octal digits for a byte.
+fn printf(bytes: &[u8]) -> String {
+    let mut out = String::from("\"$(printf '");
+    let octal = |out: &mut String, bytes: &[u8]| {
+        out.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
+    };
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            match c {
+                // `-` at the front begins an option, and `!` may stand for an earlier command.
+                '\'' | '\\' | '%' | '!' | '-' => octal(&mut out, &[c as u8]),
+                c if is_unsafe(c) => octal(&mut out, c.encode_utf8(&mut buffer).as_bytes()),
+                c => out.push(c),
+            }
+        }
+        octal(&mut out, chunk.invalid());
+    }
+    out.push_str("')\"");
+    out
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

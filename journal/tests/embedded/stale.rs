@@ -7,7 +7,7 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::Checkpointer,
-    embedded::{CreateOptions, Embedded, OpenError, OpenOptions},
+    embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
     id::ThreadId,
 };
 
@@ -90,6 +90,21 @@ fn an_older_copy_beside_a_newer_log_is_refused() {
     assert!(damaged(&folder.book()).contains("an older copy of itself"));
     assert_eq!(fs::read(folder.book()).unwrap(), clean);
     fs::write(folder.book(), newer).unwrap();
+    assert_eq!(count(&folder.book()), 8);
+}
+
+#[test]
+fn no_journal_is_made_over_the_log_of_one_that_was_removed() {
+    let (folder, _) = closed();
+    more(&folder.book(), 3, false);
+    let (tables, log) = (fs::read(folder.book()).unwrap(), log(&folder, 0));
+    fs::remove_file(folder.book()).unwrap();
+    match Embedded::create(folder.book(), CreateOptions::new()) {
+        Err(CreateError::LogInTheWay { log: named, .. }) => assert_eq!(named, log),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(folder.names(), ["book.redb-log0"]);
+    fs::write(folder.book(), tables).unwrap();
     assert_eq!(count(&folder.book()), 8);
 }
 
