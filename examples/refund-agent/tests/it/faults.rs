@@ -121,7 +121,11 @@ async fn connections_are_kept_and_a_restarted_bank_is_reached_again() {
     let (client, url) = (bank.client(), bank.url.clone());
     client.refund(&refund("a"), "a", "a").await.unwrap();
     let folder = bank.stop().await;
-    let error = client.refund(&refund("b"), "b", "b").await.unwrap_err();
+    let mut error = client.refund(&refund("b"), "b", "b").await.unwrap_err();
+    // A request can go out on the kept connection before its end is noticed: in doubt, once.
+    if matches!(error, BankError::Ambiguous { .. }) {
+        error = client.refund(&refund("b"), "b", "b").await.unwrap_err();
+    }
     assert!(matches!(error, BankError::NotApplied { .. }), "{error}");
 
     let mut options =
