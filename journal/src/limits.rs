@@ -118,8 +118,16 @@ pub const EMBEDDED_LOG_FILL_BYTES: u64 = 1 << 20;
 /// short-lived process.
 pub const EMBEDDED_LOG_FIRST_BYTES: u64 = 64 << 10;
 
-/// Bytes in the log after which they are drained into the tables.
-pub const EMBEDDED_DRAIN_BYTES: usize = 4 << 20;
+/// Bytes in the log after which they are drained into the tables, unless they are of many threads.
+/// A drain has the disk and a core for as long as it takes, and steps wait meanwhile.
+pub const EMBEDDED_DRAIN_BYTES: usize = 1 << 20;
+
+/// Bytes of a thread that are worth a chunk of their own in the tables: a drain waits for so many
+/// of each of its threads.
+pub const EMBEDDED_DRAIN_THREAD_BYTES: usize = 16 << 10;
+
+/// Bytes in the log after which they are drained into the tables, of however many threads.
+pub const EMBEDDED_DRAIN_BYTES_MAX: usize = 4 << 20;
 
 /// Entries in the log after which they are drained into the tables.
 pub const EMBEDDED_DRAIN_ENTRIES: usize = 16_384;

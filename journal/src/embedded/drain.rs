@@ -20,8 +20,8 @@ use crate::{
     checkpointer::Message,
     id::ThreadId,
     limits::{
-        EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_ENTRIES,
-        EMBEDDED_LIST_EXTENTS_MAX,
+        EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_BYTES_MAX,
+        EMBEDDED_DRAIN_ENTRIES, EMBEDDED_DRAIN_THREAD_BYTES, EMBEDDED_LIST_EXTENTS_MAX,
     },
     record::Record,
 };
@@ -59,7 +59,9 @@ pub(super) struct Rewrite {
 pub(super) fn is_due(state: &State, log_bytes: u64) -> bool {
     let quarter = usize::try_from(log_bytes / 4).unwrap_or(usize::MAX);
     let (entries, bytes) = state.unsettled;
-    entries >= EMBEDDED_DRAIN_ENTRIES || bytes >= EMBEDDED_DRAIN_BYTES.min(quarter)
+    let worth = state.dirty.len().saturating_mul(EMBEDDED_DRAIN_THREAD_BYTES);
+    let enough = worth.clamp(EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_BYTES_MAX).min(quarter);
+    entries >= EMBEDDED_DRAIN_ENTRIES || bytes >= enough
 }
 
 impl Plan {
