@@ -93,6 +93,16 @@ pub const APPEND_RECORDS_MAX: usize = 65_536;
 /// Most bytes in one element of an append, payloads included: four of the largest values.
 pub const APPEND_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Records after which a run of a thread makes durable what it has, though its code has not come to
+/// rest: code that goes on and on must not outrun the disk.
+pub const BATCH_RECORDS_MAX: usize = 1024;
+
+/// Bytes after which it does so; a single record may be larger.
+pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Polls of a workflow after which others get their turn on its OS thread.
+pub const TURN_POLLS_MAX: u32 = 1024;
+
 /// Largest message to a thread, in bytes: the largest value and some room for names.
 pub const MESSAGE_BYTES_MAX: usize = 17 * 1024 * 1024;
 

@@ -8,6 +8,7 @@
     reason = "a test ends at the first surprise"
 )]
 
+mod batches;
 mod compile;
 mod divergence;
 mod episodes;

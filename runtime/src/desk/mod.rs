@@ -24,7 +24,7 @@ use deedbook_journal::{
     history::{self, Answer, CallKind, Divergence, Doubt, History},
     id::{Branch, Identity, MessageId, Name, Position, StepId, StoreTime},
     keyed::Keyed,
-    limits::ValueLimits,
+    limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ValueLimits},
     pen::{Draft, Pen},
     policy::Terms,
     record::{Header, Kind, Place, Record, Role},
@@ -73,8 +73,10 @@ pub(crate) struct Desk {
     pub(crate) now: StoreTime,
     /// Appended, and not submitted yet.
     pub(crate) pending: Vec<Record>,
-    /// Messages that pending records give a position to.
-    pub(crate) consumes: Vec<MessageId>,
+    /// How many bytes they have.
+    pending_bytes: usize,
+    /// Messages that pending records give a position to, each with that position.
+    pub(crate) consumes: Vec<(Position, MessageId)>,
     /// Positions below this are durable.
     pub(crate) durable: Position,
     /// Calls that were made and not given their outcome, by the order in which they were made.
@@ -251,6 +253,7 @@ impl Desk {
             random: Random::new(),
             now,
             pending: Vec::new(),
+            pending_bytes: 0,
             consumes: Vec::new(),
             live: BTreeMap::new(),
             made: 0,
@@ -305,6 +308,7 @@ impl Desk {
             return position;
         }
         self.noticed(&header);
+        self.pending_bytes += record.size();
         self.pending.push(record);
         position
     }
@@ -348,11 +352,31 @@ impl Desk {
             .collect()
     }
 
-    /// Takes what is pending, to be submitted at this position.
-    pub(crate) fn take_pending(&mut self) -> (Position, Vec<Record>, Vec<MessageId>) {
-        let records = std::mem::take(&mut self.pending);
-        let at = self.pen.next() - records.len() as u64;
-        (at, records, std::mem::take(&mut self.consumes))
+    /// Whether as much is pending as goes into one batch.
+    pub(crate) fn has_a_batch(&self) -> bool {
+        self.pending.len() >= BATCH_RECORDS_MAX || self.pending_bytes >= BATCH_BYTES_MAX
+    }
+
+    /// Takes what is pending, up to a batch, to be submitted at this position; with the messages
+    /// that its records give a position to.
+    pub(crate) fn take_batch(&mut self) -> (Position, Vec<Record>, Vec<MessageId>) {
+        let at = self.pen.next() - self.pending.len() as u64;
+        let mut bytes = 0;
+        let fits = self.pending.iter().take(BATCH_RECORDS_MAX).take_while(|record| {
+            let first = bytes == 0;
+            bytes += record.size();
+            first || bytes <= BATCH_BYTES_MAX
+        });
+        let count = fits.count();
+        let rest = self.pending.split_off(count);
+        let records = std::mem::replace(&mut self.pending, rest);
+        self.pending_bytes -= records.iter().map(Record::size).sum::<usize>();
+        let before = at + count as u64;
+        let (here, later) = std::mem::take(&mut self.consumes)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(position, _)| *position < before);
+        self.consumes = later;
+        (at, records, here.into_iter().map(|(_, id)| id).collect())
     }
 
     /// What people are to be told of what is pending: the requests to them, and whether a step

@@ -17,7 +17,7 @@ use crate::{notice::Notice, wake::Wakeups};
 
 impl Run {
     /// Submits what is pending, unless a batch is on its way: one batch a turn, and what comes
-    /// meanwhile goes with the next.
+    /// meanwhile goes with the next, as does what is more than a batch.
     pub(super) fn submit(&mut self, row: Option<Row>) {
         if self.inflight.is_some() {
             return;
@@ -28,10 +28,15 @@ impl Run {
         if desk.pending.is_empty() && !says_new {
             return;
         }
-        let (at, records, consumes) = desk.take_pending();
-        let (mut notices, doubtful) = desk.take_told();
+        let (at, records, consumes) = desk.take_batch();
+        // That the thread rests, and for whom it waits, is said with the last of what led there.
+        let last = desk.pending.is_empty();
+        let row = if last { row } else { running_row(&self.row, &desk) };
+        let (mut notices, doubtful) = if last { desk.take_told() } else { Default::default() };
         drop(desk);
-        notices.extend(self.new_doubts(&row, doubtful));
+        if last {
+            notices.extend(self.new_doubts(&row, doubtful));
+        }
         let notices = self.notices(notices);
         let kept = records.clone();
         let append = Append {
@@ -78,6 +83,20 @@ impl Run {
         let thread = &self.thread;
         let notice = |waits| Notice { thread: thread.clone(), waits, since };
         waits.into_iter().map(notice).collect()
+    }
+
+    /// Makes what is a batch durable before more comes, and lets others have their turn.
+    pub(super) async fn hand_over(&mut self) -> Result<(), StoreError> {
+        let behind = self.shared.lock().has_a_batch();
+        if behind {
+            self.submit(None);
+            if let Some(inflight) = &mut self.inflight {
+                let result = inflight.result.as_mut().await;
+                self.committed(result).await?;
+            }
+        }
+        tokio::task::yield_now().await;
+        Ok(())
     }
 
     /// Submits everything and waits until it is durable.

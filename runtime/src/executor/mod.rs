@@ -137,6 +137,8 @@ struct Inflight {
 
 /// What to do after a turn.
 enum After {
+    /// It could go on: what there is comes first, and others.
+    GoOn,
     /// Nothing runs or waits that would need the batch yet.
     Wait { until: Option<StoreTime>, row: Option<Row> },
     /// The root has its result.
@@ -213,6 +215,7 @@ impl Run {
                 self.listen().await?;
             }
             match self.turn() {
+                After::GoOn => self.hand_over().await?,
                 After::Wait { until, row } => {
                     if let Some(report) = self.rest(until, row).await? {
                         return Ok(report);
@@ -277,8 +280,8 @@ impl Run {
         for message in messages {
             if self.admitted.insert(message.id) {
                 let draft = admit(&desk.history, &message, desk.now);
-                desk.append(draft);
-                desk.consumes.push(message.id);
+                let position = desk.append(draft);
+                desk.consumes.push((position, message.id));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::{
     task::{Context as Cx, Poll, Waker},
 };
 
-use deedbook_journal::{id::StoreTime, turn::Next};
+use deedbook_journal::{id::StoreTime, limits::TURN_POLLS_MAX, turn::Next};
 
 use super::{After, Polled, Run, SPINS_MAX, earlier, ended_early, parked_row, root, stalled};
 use crate::{
@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl Run {
-    /// Polls, offers and acts until there is nothing to do but wait.
+    /// Polls, offers and acts until there is nothing to do but wait, or for long enough.
     pub(super) fn turn(&mut self) -> After {
-        loop {
+        for _ in 0..TURN_POLLS_MAX {
             let (expires, cancelled) = {
                 let mut desk = self.shared.lock();
                 let expires = desk.expire();
@@ -60,6 +60,9 @@ impl Run {
                 self.shared.lock().history.set_code_is_over(true);
                 return After::Finish;
             }
+            if self.shared.lock().has_a_batch() {
+                return After::GoOn;
+            }
             let after = self.decide(expires);
             match after {
                 Some(after) if !self.shared.wakeups.peek_root() => return after,
@@ -67,6 +70,7 @@ impl Run {
                 _ => {}
             }
         }
+        After::GoOn
     }
 
     /// Carries out what `next` says until it says to wait; `None` to poll again.
