@@ -143,6 +143,11 @@ impl Worker {
         let worker = self.clone();
         let (id, theirs) = (thread.clone(), control.clone());
         let task = spawn(async move { worker.run(id, theirs, lease).await });
+        let options = &self.house.options;
+        if state.loaded.is_empty() && options.look_every > options.lease / 3 {
+            // From now on there is a lease to renew, before the next look.
+            self.changed.notify_one();
+        }
         state.loaded.insert(thread.clone(), Loaded { control, task: Some(task) });
     }
 
@@ -356,7 +361,9 @@ impl Worker {
             if learns {
                 continue;
             }
-            let look = now.after(options.look_every).min(renew_at);
+            let idle = self.state().loaded.is_empty();
+            let look = now.after(options.look_every);
+            let look = if idle { look } else { look.min(renew_at) };
             let next = self.next_wake().map_or(look, |time| look.min(time));
             let changed = self.changed.notified();
             let sleep = self.house.clock.sleep(now, next);

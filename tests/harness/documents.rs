@@ -9,3 +9,6 @@ struct Start;
 
 #[doc = include_str!("../../docs/concepts/README.md")]
 struct Concepts;
+
+#[doc = include_str!("../../docs/guides/crash-tests.md")]
+struct CrashTests;

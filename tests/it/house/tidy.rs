@@ -35,6 +35,7 @@ const ROOT: &[&str] = &[
     "journal",
     "runtime",
     "rustfmt.toml",
+    "testkit",
     "tests",
 ];
 

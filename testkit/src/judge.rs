@@ -1,0 +1,154 @@
+//! What was promised, held against what is in the journal and what the downstreams have.
+
+use std::collections::BTreeMap;
+
+use deedbook::{Checkpointer, Filter, Status};
+use deedbook_journal::{
+    policy::Policy,
+    record::{Header, Kind},
+};
+use deedbook_memory::{MemoryHome, MemorySnapshot};
+
+use crate::world::World;
+
+/// What a journal says, as far as it matters here.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// Steps with an effect, by operation key.
+    steps: BTreeMap<String, Step>,
+    /// Threads that did not come to their end, and what they wait for.
+    pub(crate) open: Vec<String>,
+    /// Whether a thread is in doubt.
+    pub(crate) in_doubt: bool,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: String,
+    policy: Option<Policy>,
+    done: bool,
+}
+
+/// Reads a journal.
+pub(crate) fn read(snapshot: MemorySnapshot) -> Result<Book, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let home = MemoryHome::from_snapshot(snapshot, None);
+    runtime.block_on(read_all(&home))
+}
+
+async fn read_all(home: &MemoryHome) -> Result<Book, String> {
+    let mut book = Book::default();
+    let mut after = None;
+    loop {
+        let page = home.list(&Filter::default(), after.as_ref(), 1000).await;
+        let page = page.map_err(|error| error.to_string())?;
+        for info in page.items {
+            let (id, row) = (info.id.as_str(), &info.row);
+            book.in_doubt |= row.status == Status::InDoubt;
+            if !row.status.is_ended() {
+                let detail = row.detail.as_deref().unwrap_or("nothing known");
+                book.open.push(format!("{id} is {} ({detail})", row.status.as_str()));
+            }
+            let mut from = 0;
+            let mut keys = BTreeMap::new();
+            while from < info.next {
+                let read = home.read(&info.id, from, 1 << 20).await;
+                let records = read.map_err(|error| error.to_string())?.items;
+                if records.is_empty() {
+                    break;
+                }
+                for (_, record) in records {
+                    let header = Header::parse(&record.header).map_err(|e| e.to_string())?;
+                    from = header.n + 1;
+                    book.take(header, &mut keys);
+                }
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(book);
+        }
+    }
+}
+
+impl Book {
+    fn take(&mut self, header: Header, keys: &mut BTreeMap<u64, String>) {
+        match header.kind {
+            Kind::StepIntent => {
+                let Some(key) = header.key.map(|key| key.to_string()) else { return };
+                keys.insert(header.n, key.clone());
+                let name = match header.place {
+                    Some(place) => format!("{}#{}", place.name.as_str(), place.occurrence),
+                    None => "a step".to_owned(),
+                };
+                let policy = header.policy;
+                self.steps.entry(key).or_insert(Step { name, policy, done: false });
+            }
+            Kind::StepDone => {
+                let key = header.call.and_then(|call| keys.get(&call));
+                if let Some(step) = key.and_then(|key| self.steps.get_mut(key)) {
+                    step.done = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the world outside has that this journal does not account for, and the other way
+    /// round. `usual` says which keys have an effect when nothing crashes.
+    pub(crate) fn wrongs(&self, world: &World, usual: &BTreeMap<String, u32>) -> Vec<String> {
+        let mut wrongs = Vec::new();
+        let effects = effects(world);
+        for (key, effects) in &effects {
+            let Some(step) = self.steps.get(key) else {
+                wrongs.push(format!(
+                    "something was done under the key {key}, and no step of the journal has it: \
+                     send `op.key()` downstream"
+                ));
+                continue;
+            };
+            if *effects > 1 {
+                let policy = step.policy.map_or("no policy", Policy::as_str);
+                wrongs.push(format!("{} ({policy}) was done {effects} times", step.name));
+            }
+        }
+        for (key, step) in &self.steps {
+            if step.done && usual.contains_key(key) && !effects.contains_key(key) {
+                wrongs.push(format!("{} is recorded as done and never happened", step.name));
+            }
+        }
+        wrongs.extend(self.asked_twice(world));
+        wrongs
+    }
+
+    fn asked_twice(&self, world: &World) -> Vec<String> {
+        let mut asked: BTreeMap<String, u32> = BTreeMap::new();
+        for request in world.requests() {
+            if let Some((_, key)) = request.rsplit_once(' ') {
+                *asked.entry(key.to_owned()).or_default() += 1;
+            }
+        }
+        let strict = self.steps.iter().filter(|(_, s)| s.policy == Some(Policy::AtMostOnce));
+        let twice = strict.filter_map(|(key, step)| {
+            let times = *asked.get(key).filter(|times| **times > 1)?;
+            Some(format!("{} (at_most_once) was asked for {times} times", step.name))
+        });
+        twice.collect()
+    }
+
+    /// The name of the step with this key.
+    pub(crate) fn name(&self, key: &str) -> Option<&str> {
+        self.steps.get(key).map(|step| step.name.as_str())
+    }
+}
+
+/// How often something was done under each key.
+pub(crate) fn effects(world: &World) -> BTreeMap<String, u32> {
+    let state = world.state();
+    let mut effects = BTreeMap::new();
+    for (key, entry) in state.services.values().flat_map(|service| &service.entries) {
+        *effects.entry(key.clone()).or_default() += entry.effects;
+    }
+    effects
+}

@@ -1,0 +1,287 @@
+//! The crash matrix: one run without a crash, and one for every place where there can be one.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Debug, Display},
+    future::Future,
+    sync::Arc,
+};
+
+use crate::{
+    judge,
+    life::{Lived, live},
+    report::{Cell, Matrix, Order, Row},
+    world::{Point, World},
+};
+
+/// A program that crashes at most once is at its end after this many runs, or never.
+const RUNS_MAX: u32 = 10;
+
+/// Orders in which answers come, unless set.
+const ORDERS: u64 = 4;
+
+/// The row of the run that is the measure of the others.
+const CALM: &str = "nothing crashes";
+
+/// Runs `program` once, and then again with a crash at every write of the journal and at every
+/// request to a downstream; resumes each; and checks that every operation was done as its policy
+/// promises. Four orders are tried in which answers come that are awaited at the same time.
+///
+/// `program` is what the process under test does when it starts: make a [`World::book`], host
+/// workflows, start it, and wait for results. It is called again after each crash.
+///
+/// ```
+/// use deedbook::{Context, Result, Workflow};
+/// use deedbook_testkit::{World, crash_matrix};
+///
+/// struct Refund { world: World }
+///
+/// impl Workflow for Refund {
+///     const NAME: &'static str = "refund";
+///     type Input = u32;
+///     type Output = String;
+///
+///     async fn run(&self, ctx: Context, amount: &u32) -> Result<String> {
+///         let bank = self.world.downstream("bank");
+///         let pay = ctx.step("pay").idempotent();
+///         pay.run(amount, async |op| Ok(bank.perform(op.key(), || "paid".to_owned()).await?)).await
+///     }
+/// }
+///
+/// crash_matrix(async |world| {
+///     let book = world.book().host(Refund { world: world.clone() }).start().await?;
+///     book.run::<Refund>("order-4821", 4200).await
+/// });
+/// ```
+///
+/// # Panics
+/// With the matrix, if anything went wrong.
+#[track_caller]
+pub fn crash_matrix<F, Fut, T, E>(program: F)
+where
+    F: Fn(World) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    T: Debug,
+    E: Display,
+{
+    CrashMatrix::new().run(program);
+}
+
+/// A crash matrix with settings: see [`crash_matrix`].
+#[derive(Clone)]
+#[must_use]
+pub struct CrashMatrix {
+    orders: u64,
+    prepare: Arc<dyn Fn(&World) + Send + Sync>,
+}
+
+impl Debug for CrashMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrashMatrix").field("orders", &self.orders).finish_non_exhaustive()
+    }
+}
+
+impl Default for CrashMatrix {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CrashMatrix {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self { orders: ORDERS, prepare: Arc::new(|_| {}) }
+    }
+
+    /// How many orders of answers are tried. More find rarer races.
+    pub fn orders(mut self, orders: u64) -> Self {
+        self.orders = orders.max(1);
+        self
+    }
+
+    /// Sets each world up before its first run: which downstreams ignore keys, refuse, or keep
+    /// silent.
+    pub fn prepare(mut self, prepare: impl Fn(&World) + Send + Sync + 'static) -> Self {
+        self.prepare = Arc::new(prepare);
+        self
+    }
+
+    /// Explores, and ends the test if anything went wrong.
+    ///
+    /// # Panics
+    /// With the matrix, if anything went wrong.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "this is how a test fails")]
+    pub fn run<F, Fut, T, E>(self, program: F)
+    where
+        F: Fn(World) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Debug,
+        E: Display,
+    {
+        let matrix = self.explore(program);
+        if !matrix.is_fine() {
+            panic!("{matrix}");
+        }
+    }
+
+    /// Explores, and says what was found.
+    pub fn explore<F, Fut, T, E>(self, program: F) -> Matrix
+    where
+        F: Fn(World) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Debug,
+        E: Display,
+    {
+        let mut matrix = Matrix::default();
+        for seed in 0..self.orders {
+            let order = self.order(seed, &program);
+            matrix.orders.push(order);
+        }
+        let first = matrix.orders.first().map(|order| order.result.clone());
+        // Where the order decides the result, another result is no fault.
+        if matrix.orders.iter().any(|order| Some(&order.result) != first.as_ref()) {
+            matrix.races = true;
+        }
+        matrix
+    }
+
+    /// One run without a crash in the order of this seed, and then one for each point of it.
+    fn order<F, Fut, T, E>(&self, seed: u64, program: &F) -> Order
+    where
+        F: Fn(World) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Debug,
+        E: Display,
+    {
+        let calm = self.at(seed, Point::Nowhere, program, &BTreeMap::new());
+        let (writes, requests) = (calm.writes.clone(), calm.requests.clone());
+        let (result, usual) = (calm.result.clone(), calm.effects.clone());
+        let cells = vec![("", calm.cell(&result))];
+        let mut order = Order { seed, result, rows: vec![Row { what: CALM.into(), cells }] };
+        let mut row = |what: String, points: &[(&'static str, Point)]| {
+            let run = |point| self.at(seed, point, program, &usual).cell(&order.result);
+            let cells = points.iter().map(|(name, point)| (*name, run(*point))).collect();
+            order.rows.push(Row { what, cells });
+        };
+        for (at, what) in (0..).zip(&writes) {
+            let points =
+                [("lost", Point::WriteLost(at)), ("kept, unheard", Point::WriteUnheard(at))];
+            row(format!("write {at}: {what}"), &points);
+        }
+        for (at, what) in (0..).zip(&requests) {
+            let points = [
+                ("before it", Point::BeforeEffect(at)),
+                ("on its way", Point::OnItsWay(at)),
+                ("after it", Point::AfterEffect(at)),
+                ("answer lost", Point::AnswerLost(at)),
+            ];
+            row(format!("request {at}: {what}"), &points);
+        }
+        order
+    }
+
+    /// Runs the program in a world of its own until it ends, with this point in its way.
+    fn at<F, Fut, T, E>(
+        &self,
+        seed: u64,
+        point: Point,
+        program: &F,
+        usual: &BTreeMap<String, u32>,
+    ) -> Run
+    where
+        F: Fn(World) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: Debug,
+        E: Display,
+    {
+        let world = World::new(seed, point);
+        (self.prepare)(&world);
+        let mut run = Run::default();
+        let mut ended = None;
+        for _ in 0..RUNS_MAX {
+            let lived = live(&world, program);
+            if run.writes.is_empty() {
+                run.writes = world.writes();
+            }
+            match lived {
+                Ok(Lived::Crashed) => {
+                    run.wrongs.extend(book(&world).wrongs(&world, &BTreeMap::new()));
+                    continue;
+                }
+                Ok(Lived::Ended(result)) => ended = Some(result),
+                Ok(Lived::Panicked(why)) => run.wrongs.push(format!("it panicked: {why}")),
+                Ok(Lived::Stuck) => {
+                    let open = book(&world).open.join("; ");
+                    run.wrongs.push(format!("it goes nowhere: {open}"));
+                }
+                Err(error) => run.wrongs.push(format!("no async runtime: {error}")),
+            }
+            break;
+        }
+        // What was still on its way comes, too late to be of use and early enough to harm.
+        while world.expects() && world.pass() {}
+        run.judge(&world, ended, usual);
+        if point == Point::Nowhere && run.result.starts_with(AN_ERROR) {
+            run.wrongs.push(format!("it fails without a crash: {}", run.result));
+        }
+        run
+    }
+}
+
+/// What a result that is an error begins with.
+const AN_ERROR: &str = "an error: ";
+
+/// What came of a program and the world it ran in.
+#[derive(Debug, Default)]
+struct Run {
+    result: String,
+    doubt: bool,
+    wrongs: Vec<String>,
+    writes: Vec<String>,
+    requests: Vec<String>,
+    effects: BTreeMap<String, u32>,
+}
+
+impl Run {
+    fn judge(
+        &mut self,
+        world: &World,
+        ended: Option<Result<String, String>>,
+        usual: &BTreeMap<String, u32>,
+    ) {
+        let book = book(world);
+        self.wrongs.extend(book.wrongs(world, usual));
+        self.wrongs.dedup();
+        match ended {
+            Some(Ok(value)) => self.result = value,
+            Some(Err(_)) if book.in_doubt => self.doubt = true,
+            Some(Err(error)) => self.result = format!("{AN_ERROR}{error}"),
+            None => {}
+        }
+        let named = |request: String| match request.rsplit_once(' ') {
+            Some((service, key)) => match book.name(key) {
+                Some(step) => format!("{service} {step}"),
+                None => request,
+            },
+            None => request,
+        };
+        self.requests = world.requests().into_iter().map(named).collect();
+        self.effects = judge::effects(world);
+    }
+
+    /// What the matrix says of it, beside a run without a crash that ends with `usual`.
+    fn cell(self, usual: &str) -> Cell {
+        match self {
+            Self { wrongs, .. } if !wrongs.is_empty() => Cell::Wrong(wrongs),
+            Self { doubt: true, .. } => Cell::Doubt,
+            Self { result, .. } if result != usual => Cell::Differs(result),
+            _ => Cell::Fine,
+        }
+    }
+}
+
+fn book(world: &World) -> judge::Book {
+    let book = world.durable().map(judge::read);
+    book.and_then(Result::ok).unwrap_or_default()
+}

@@ -1,0 +1,236 @@
+//! The kit finds what it is for, and nothing else.
+
+#![allow(clippy::print_stdout, reason = "a matrix is there to be seen")]
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use deedbook::{Context, Error, Result, Workflow};
+use deedbook_testkit::{CrashMatrix, Matrix, World};
+
+type Body =
+    dyn Fn(Context, World) -> Pin<Box<dyn Future<Output = Result<u32>> + Send>> + Send + Sync;
+
+/// A workflow made of a closure.
+#[derive(Clone)]
+struct Code {
+    world: World,
+    body: Arc<Body>,
+}
+
+impl Workflow for Code {
+    const NAME: &'static str = "code";
+    type Input = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context, (): &()) -> Result<u32> {
+        (self.body)(ctx, self.world.clone()).await
+    }
+}
+
+fn body<F, Fut>(run: F) -> Arc<Body>
+where
+    F: Fn(Context, World) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<u32>> + Send + 'static,
+{
+    Arc::new(move |ctx, world| Box::pin(run(ctx, world)))
+}
+
+/// Explores a workflow that somebody runs and waits for.
+fn explore(matrix: CrashMatrix, body: Arc<Body>) -> Matrix {
+    let matrix = matrix.explore(move |world| {
+        let code = Code { world: world.clone(), body: body.clone() };
+        async move {
+            let book = world.book().host(code).start().await?;
+            book.run::<Code>("t", ()).await
+        }
+    });
+    println!("{matrix}");
+    matrix
+}
+
+fn wrong(matrix: &Matrix, what: &str) {
+    let wrongs = matrix.wrongs_as_text();
+    assert!(wrongs.iter().any(|wrong| wrong.contains(what)), "no {what:?} in {wrongs:#?}");
+}
+
+#[test]
+fn three_policies_keep_their_promises_and_the_fourth_is_in_doubt() {
+    let matrix = explore(
+        CrashMatrix::new(),
+        body(|ctx, world| async move {
+            let (bank, mail, desk) =
+                (world.downstream("bank"), world.downstream("mail"), world.downstream("desk"));
+            let look = ctx.step("look").read().run(&1, async |_| Ok(2)).await?;
+            let pay = ctx.step("pay").idempotent();
+            let paid = pay.run(&look, async |op| Ok(bank.perform(op.key(), || 3).await?)).await?;
+            let asks = mail.clone();
+            let tell = ctx.step("tell").reconcile(async move |op| Ok(asks.find(op.key()).await?));
+            let told = tell.run(&paid, async |op| Ok(mail.perform(op.key(), || 4).await?)).await?;
+            ctx.sleep("settle", Duration::from_secs(3 * 86_400)).await?;
+            let once = ctx.step("call").at_most_once();
+            let call = once.run(&told, async |op| Ok(desk.perform(op.key(), || 5).await?)).await?;
+            Ok(look + paid + told + call)
+        }),
+    );
+    assert!(matrix.is_fine(), "{matrix}");
+    // The window of the step that must not be asked twice, in each order: behind its intent, with
+    // its outcome, and before, on the way to and behind its effect; or its answer is lost.
+    assert_eq!((matrix.points(), matrix.doubts()), (4 * 24, 4 * 6), "{matrix}");
+}
+
+#[test]
+fn keys_that_are_not_the_operations_are_found() {
+    let count = Arc::new(AtomicU32::new(0));
+    let matrix = explore(
+        CrashMatrix::new(),
+        body(move |ctx, world| {
+            let count = count.clone();
+            async move {
+                let bank = world.downstream("bank");
+                let pay = ctx.step("pay").idempotent();
+                let own = async |_| {
+                    let key = format!("attempt-{}", count.fetch_add(1, Ordering::Relaxed));
+                    Ok(bank.perform(&key, || 3).await?)
+                };
+                pay.run(&1, own).await
+            }
+        }),
+    );
+    wrong(&matrix, "no step of the journal has it");
+}
+
+#[test]
+fn a_downstream_that_ignores_keys_is_found() {
+    let matrix = explore(
+        CrashMatrix::new().prepare(|world| drop(world.downstream("bank").without_keys())),
+        body(|ctx, world| async move {
+            let bank = world.downstream("bank");
+            let pay = ctx.step("pay").idempotent();
+            pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?)).await
+        }),
+    );
+    wrong(&matrix, "pay#0 (idempotent) was done 2 times");
+}
+
+#[test]
+fn a_read_with_an_effect_is_found() {
+    let matrix = explore(
+        CrashMatrix::new(),
+        body(|ctx, world| async move {
+            let bank = world.downstream("bank");
+            let pay = ctx.step("pay").read();
+            pay.run(&1, async |_| Ok(bank.perform("order-1", || 3).await?)).await
+        }),
+    );
+    wrong(&matrix, "under the key order-1");
+}
+
+#[test]
+fn an_effect_outside_of_a_step_is_found() {
+    let matrix = explore(
+        CrashMatrix::new(),
+        body(|ctx, world| async move {
+            let bank = world.downstream("bank");
+            let looked = ctx.step("look").read().run(&1, async |_| Ok(2)).await?;
+            let inside = bank.perform("order-1", || 3);
+            Ok(looked + inside.await?)
+        }),
+    );
+    assert!(!matrix.is_fine());
+}
+
+#[test]
+fn code_that_decides_by_something_else_than_its_journal_is_found() {
+    let starts = Arc::new(AtomicU32::new(0));
+    let matrix = explore(
+        CrashMatrix::new().orders(1),
+        body(move |ctx, world| {
+            let start = starts.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let bank = world.downstream("bank");
+                let name = if start.is_multiple_of(2) { "pay" } else { "refund" };
+                let pay = ctx.step(name).idempotent();
+                let paid = pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?));
+                let paid = paid.await?;
+                ctx.step("note").idempotent().run(&paid, async |_| Ok(paid)).await
+            }
+        }),
+    );
+    wrong(&matrix, "record 1 has this call, and the code makes");
+}
+
+#[test]
+fn a_window_that_is_longer_than_the_downstreams_memory_is_found() {
+    let hours = |n: u64| Duration::from_secs(n * 3600);
+    let with = move |window: Duration| {
+        let prepare = move |world: &World| {
+            let bank = world.downstream("bank").forgets_keys_after(hours(1));
+            bank.silent_next(1);
+        };
+        explore(
+            CrashMatrix::new().orders(1).prepare(prepare),
+            body(move |ctx, world| async move {
+                let bank = world.downstream("bank");
+                let pay = ctx.step("pay").idempotent().honoured_for(window).timeout(hours(2));
+                pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?)).await
+            }),
+        )
+    };
+    wrong(&with(hours(24)), "was done 2 times");
+    let fine = with(hours(1));
+    assert!(fine.is_fine() && fine.doubts() > 0, "{fine}");
+}
+
+#[test]
+fn a_person_decides_once_whatever_crashes() {
+    let matrix = CrashMatrix::new().explore(async |world: World| {
+        let code = Code {
+            world: world.clone(),
+            body: body(|ctx, world| async move {
+                let bank = world.downstream("bank");
+                let decided = ctx.approval("refund", &4200).await?;
+                if !decided.granted {
+                    return Ok(0);
+                }
+                let pay = ctx.step("pay").idempotent();
+                pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?)).await
+            }),
+        };
+        let book = world.book().host(code).start().await?;
+        book.spawn::<Code>("t", ()).await?;
+        world.settled().await;
+        let says = book.decide("t", "refund#0", true, "user:kim", "");
+        world.once("decides", says).await.transpose()?;
+        let result = book.wait::<Code>("t").await?;
+        Ok::<_, Error>(result)
+    });
+    assert!(matrix.is_fine(), "{matrix}");
+}
+
+#[test]
+fn a_race_is_told_and_is_no_fault() {
+    let matrix = explore(
+        CrashMatrix::new().orders(8),
+        body(|ctx, world| async move {
+            let (a, b) = (world.downstream("a"), world.downstream("b"));
+            let left = ctx.step("left").idempotent();
+            let left = left.run(&1, async |op| Ok(a.perform(op.key(), || 1).await?));
+            let right = ctx.step("right").idempotent();
+            let right = right.run(&2, async |op| Ok(b.perform(op.key(), || 2).await?));
+            let (mut left, mut right) = (std::pin::pin!(left), std::pin::pin!(right));
+            let first = tokio::select! { one = &mut left => one?, two = &mut right => two? };
+            let _second = if first == 1 { right.await? } else { left.await? };
+            Ok(first)
+        }),
+    );
+    assert!(matrix.is_fine(), "{matrix}");
+    assert!(matrix.to_string().contains("decides the result"), "{matrix}");
+}
