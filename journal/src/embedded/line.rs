@@ -119,13 +119,7 @@ impl Line {
             Err(TryLockError::WouldBlock) => return,
         };
         let begun = writer.log.is_some();
-        writer.round(|| {
-            let mut queue = self.queue();
-            let first = queue.front()?;
-            // The keeper begins the log for those who write.
-            let may = begun || !first.request.ask.writes();
-            if may { Some(queue.pop_front()?.request) } else { None }
-        });
+        writer.round(|| self.next(begun));
         drop(writer);
         self.pass_on();
         self.hint();
@@ -136,10 +130,27 @@ impl Line {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes for everybody in line until nobody is, with the right to write in hand.
+    /// Whoever is first in line. Who writes stays there until the log has begun: the keeper was
+    /// told to begin it, and comes.
+    fn next(&self, begun: bool) -> Option<Request> {
+        let mut queue = self.queue();
+        let may = begun || !queue.front()?.request.ask.writes();
+        if may { Some(queue.pop_front()?.request) } else { None }
+    }
+
+    /// Writes for everybody in line until nobody is who may write, with the right to write in
+    /// hand.
     pub(super) fn serve(&self, writer: &mut Writer) {
-        while !self.queue().is_empty() {
-            writer.round(|| Some(self.queue().pop_front()?.request));
+        // What has ended only answers, and must answer everybody.
+        let begun = writer.log.is_some() || self.core.alive().is_err();
+        let mut served = true;
+        while served {
+            served = false;
+            writer.round(|| {
+                let next = self.next(begun);
+                served |= next.is_some();
+                next
+            });
         }
     }
 

@@ -373,6 +373,25 @@ fn a_thread_commits_where_callers_must_not_block() {
     });
 }
 
+/// The keeper came for a claim, found the first write behind it, and tried to write it into a log
+/// that it was still to begin: the handle was dead.
+#[test]
+fn a_first_write_waits_for_its_log_whoever_is_served_before() {
+    let folder = Folder::fast();
+    for round in 0..100 {
+        let path = folder.path().join(format!("{round}.redb"));
+        let open = OpenOptions::new().commit_by(CommitBy::Thread);
+        let book = Embedded::create(path, CreateOptions::new().open(open)).unwrap();
+        wait(async {
+            let mut pen = Pen::claim(&book, "t").await.unwrap();
+            let claim = || Pen::claim(&book, "u");
+            let write = put(&book, pen.write(1, b"x"));
+            let (_, _, written, _) = tokio::join!(claim(), claim(), write, claim());
+            assert_eq!(written, Ok(1), "in round {round}");
+        });
+    }
+}
+
 #[test]
 fn dropping_without_close_is_a_crash_that_is_recovered() {
     let folder = Folder::new();
