@@ -257,7 +257,11 @@ impl Segments {
 
     /// Makes the next file ready ahead of use, if there is none and a name is free for it.
     pub(in super::super) fn make_ready(&self, generation: u64, log: [u8; 16]) -> io::Result<()> {
-        if self.may_make_ready() {
+        // Whoever asks may have looked before a writer went on in that very file: a second one of
+        // its generation would never be used, and recovery would not know which to read.
+        let made = |slot: &Slot| matches!(slot, Slot::Used(of, _) if *of >= generation);
+        let is_made = self.slots().iter().any(made);
+        if !is_made && self.may_make_ready() {
             match self.make(generation, log) {
                 Ok(made) => *self.ready() = Some(made),
                 // The file in use gets longer instead.
@@ -268,8 +272,14 @@ impl Segments {
         Ok(())
     }
 
-    /// The file that was made ready, if it is of this generation.
+    /// The file that was made ready, if it is of this generation, and if the tables have all of
+    /// the files before the one that is left: no more than two hold what they lack, so that
+    /// recovery finds a name for a file of its own.
     pub(super) fn take_ready(&self, generation: u64) -> Option<Arc<Segment>> {
+        let lacking = |slot: &Slot| matches!(slot, Slot::Used(of, _) if *of + 1 < generation);
+        if self.slots().iter().any(lacking) {
+            return None;
+        }
         self.ready().take_if(|s| s.generation == generation)
     }
 
@@ -394,4 +404,48 @@ fn read_title(journal: &[u8; 16], bytes: &[u8]) -> Option<([u8; 16], u64)> {
 /// Whether there is nothing at a name, or something that is no file.
 fn is_no_file(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::disk::RealDisk;
+
+    const LOG: [u8; 16] = [7; 16];
+
+    fn segments(folder: &tempfile::TempDir) -> Segments {
+        Segments::beside(&folder.path().join("book.redb"), Arc::new(RealDisk), [3; 16])
+    }
+
+    /// The keeper looked, a writer turned, and the keeper made ready what it had seen missing.
+    #[test]
+    fn a_generation_has_one_file_however_late_it_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let segments = segments(&folder);
+        segments.make(1, LOG).unwrap();
+        segments.make_ready(2, LOG).unwrap();
+        assert!(segments.take_ready(2).is_some());
+        segments.make_ready(2, LOG).unwrap();
+        let found = segments.find(1, Some(LOG)).unwrap();
+        assert_eq!(found.iter().map(|f| f.generation).collect::<Vec<_>>(), [1, 2]);
+        // And the next one is made as if nothing had been asked.
+        segments.release(2);
+        segments.make_ready(3, LOG).unwrap();
+        assert!(segments.take_ready(3).is_some());
+    }
+
+    /// A process was killed with frames in three files, and no name was left for the file that
+    /// recovery writes before anything else.
+    #[test]
+    fn no_third_file_is_written_before_the_first_is_drained() {
+        let folder = tempfile::tempdir().unwrap();
+        let segments = segments(&folder);
+        segments.make(1, LOG).unwrap();
+        segments.make_ready(2, LOG).unwrap();
+        assert!(segments.take_ready(2).is_some());
+        segments.make_ready(3, LOG).unwrap();
+        assert!(segments.take_ready(3).is_none(), "the tables lack what is in the first");
+        segments.release(2);
+        assert!(segments.take_ready(3).is_some());
+    }
 }
