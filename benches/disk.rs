@@ -20,6 +20,7 @@ pub struct Counts {
     writes: AtomicU64,
     bytes: AtomicU64,
     resizes: AtomicU64,
+    read_bytes: AtomicU64,
 }
 
 /// [`Counts`] at one moment, or between two.
@@ -36,6 +37,8 @@ pub struct Traffic {
     pub bytes: u64,
     /// Calls of [`DiskFile::set_len`].
     pub resizes: u64,
+    /// Bytes in calls of [`DiskFile::read_at`].
+    pub read_bytes: u64,
 }
 
 impl Counts {
@@ -48,6 +51,7 @@ impl Counts {
             writes: self.writes.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             resizes: self.resizes.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
         }
     }
 }
@@ -62,6 +66,7 @@ impl Traffic {
             writes: self.writes - before.writes,
             bytes: self.bytes - before.bytes,
             resizes: self.resizes - before.resizes,
+            read_bytes: self.read_bytes - before.read_bytes,
         }
     }
 }
@@ -140,6 +145,7 @@ impl DiskFile for CountingFile {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.counts.read_bytes.fetch_add(out.len() as u64, Relaxed);
         self.file.read_at(offset, out)
     }
 

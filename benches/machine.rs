@@ -2,6 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
+/// The release of redb that the workspace names.
+const REDB: &str = "4.6.0";
+
 fn first_line(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()?.lines().next().map(str::to_owned)
 }
@@ -40,6 +43,12 @@ fn scheduling() -> Option<String> {
     })
 }
 
+/// The compiler, as it says itself.
+#[must_use]
+pub fn rustc() -> String {
+    said("rustc", &["-V"]).unwrap_or_else(|| "unknown".to_owned())
+}
+
 /// What there is to say, by name.
 #[must_use]
 pub fn facts(folder: &Path) -> Vec<(&'static str, String)> {
@@ -51,7 +60,8 @@ pub fn facts(folder: &Path) -> Vec<(&'static str, String)> {
     vec![
         ("deedbook", env!("CARGO_PKG_VERSION").to_owned()),
         ("build", profile.to_owned()),
-        ("rustc", said("rustc", &["-V"]).unwrap_or_else(unknown)),
+        ("redb", REDB.to_owned()),
+        ("rustc", rustc()),
         ("processor", processor().unwrap_or_else(unknown)),
         ("cores", cores.to_string()),
         ("kernel", first_line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown)),
@@ -66,8 +76,31 @@ pub fn facts(folder: &Path) -> Vec<(&'static str, String)> {
 /// # Errors
 /// The system does not say.
 pub fn resident() -> crate::Result<u64> {
-    let text = fs::read_to_string("/proc/self/status")?;
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1));
-    Ok(kib.ok_or("the system does not say VmRSS")?.parse::<u64>()? * 1024)
+    Ok(said_by("/proc/self/status", "VmRSS:")? * 1024)
+}
+
+/// Bytes that this process has had read from a disk, rather than from the system's memory.
+///
+/// # Errors
+/// The system does not say.
+pub fn read_from_disk() -> crate::Result<u64> {
+    said_by("/proc/self/io", "read_bytes:")
+}
+
+fn said_by(file: &str, name: &str) -> crate::Result<u64> {
+    let text = fs::read_to_string(file)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.ok_or_else(|| format!("{file} does not say {name}"))?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_of_redb_is_the_one_in_use() {
+        let manifest = include_str!("../Cargo.toml");
+        assert!(manifest.contains(&format!("redb = \"={REDB}\"")));
+    }
 }

@@ -19,9 +19,11 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::{
     Failed, Result,
     disk::CountingDisk,
+    effort::Effort,
     files,
-    report::{Aim, Figure},
-    stage::{Stage, runtime},
+    plot::{Axis, Line, Plot},
+    report::{Aim, Figure, Findings},
+    stage::{Stage, runtime, runtime_alone},
     store::CountingStore,
     watch::{Watch, median, millis},
     work::{self, Plan, Then, Work},
@@ -40,24 +42,52 @@ struct Split {
     hash: Duration,
 }
 
-/// Replays threads of these many steps.
+/// Replays threads of these many steps, as a new process does, then from memory.
 ///
 /// # Errors
 /// A journal cannot be made or opened, or a thread failed.
-pub fn replay(folder: &Path, sizes: &[u32]) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
+pub fn replay(folder: &Path, sizes: &[u32], effort: Effort) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let [mut whole, mut hashing] = [const { Vec::new() }; 2];
     for &steps in sizes {
         let path = folder.join("replay.redb");
         fill(&path, steps)?;
-        let repetitions = if steps > 10_000 { 5 } else { 11 };
-        let mut splits = Vec::new();
-        for _ in 0..repetitions {
-            splits.push(resume(folder, &path)?);
-        }
+        let rounds = effort.pick(if steps > 10_000 { 5 } else { 11 }, 1);
+        let splits: Result<Vec<_>> = (0..rounds).map(|_| resume(folder, &path)).collect();
         files::remove(&path)?;
-        figures.extend(told(steps, &splits));
+        let splits = splits?;
+        let at = f64::from(steps);
+        whole.push((at, middle(&splits, |s| s.resume)));
+        hashing.push((at, middle(&splits, |s| s.hash)));
+        findings.add(told(steps, &splits));
     }
-    Ok(figures)
+    let mut from_memory = Vec::new();
+    for &steps in sizes {
+        let splits = kept(folder, steps, effort.pick(5, 1))?;
+        from_memory.push((f64::from(steps), middle(&splits, |s| s.resume)));
+        findings.add(told_kept(steps, &splits));
+    }
+    findings.plots.push(Plot {
+        name: "replay",
+        title: "Replay: from start() to the first new call".to_owned(),
+        x: Axis::log("recorded steps"),
+        y: Axis::log("time, ms"),
+        lines: vec![
+            Line::new("from the journal", whole),
+            Line::new("from memory, on one OS thread", from_memory),
+            Line::beside("hashing the records, alone", hashing),
+            Line::beside(
+                "aim",
+                sizes.iter().map(|&s| (f64::from(s), f64::from(s) / 1e3)).collect(),
+            ),
+        ],
+    });
+    Ok(findings)
+}
+
+/// The median of one part, in milliseconds.
+fn middle<T>(rounds: &[T], part: impl Fn(&T) -> Duration) -> f64 {
+    median(&mut rounds.iter().map(|round| millis(part(round))).collect::<Vec<_>>())
 }
 
 /// Replays threads of these many steps whose records are in memory and need no check, on one OS
@@ -65,16 +95,20 @@ pub fn replay(folder: &Path, sizes: &[u32]) -> Result<Vec<Figure>> {
 ///
 /// # Errors
 /// A journal cannot be made or opened, or a thread failed.
-pub fn turns(folder: &Path, sizes: &[u32], rounds: usize) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
+pub fn turns(folder: &Path, sizes: &[u32], rounds: usize) -> Result<Findings> {
+    let mut findings = Findings::default();
     for &steps in sizes {
-        let path = folder.join("replay.redb");
-        fill(&path, steps)?;
-        let splits: Result<Vec<_>> = (0..rounds).map(|_| resume_kept(folder, &path)).collect();
-        files::remove(&path)?;
-        figures.extend(told_kept(steps, &splits?));
+        findings.add(told_kept(steps, &kept(folder, steps, rounds)?));
     }
-    Ok(figures)
+    Ok(findings)
+}
+
+fn kept(folder: &Path, steps: u32, rounds: usize) -> Result<Vec<Kept>> {
+    let path = folder.join("replay.redb");
+    fill(&path, steps)?;
+    let splits: Result<Vec<_>> = (0..rounds).map(|_| resume_kept(folder, &path)).collect();
+    files::remove(&path)?;
+    splits
 }
 
 /// Where the time went, in one resumption from memory.
@@ -86,10 +120,7 @@ struct Kept {
 }
 
 fn told_kept(steps: u32, splits: &[Kept]) -> Vec<Figure> {
-    let of = |part: fn(&Kept) -> Duration| {
-        let mut times: Vec<_> = splits.iter().map(|s| millis(part(s))).collect();
-        median(&mut times)
-    };
+    let of = |part: fn(&Kept) -> Duration| middle(splits, part);
     let figure =
         |what: &str, value| Figure::new("turns", format!("{steps} steps: {what}"), value, "ms");
     let whole = figure("start() to the first new call, records in memory", of(|s| s.resume));
@@ -111,25 +142,50 @@ fn resume_kept(folder: &Path, crashed: &Path) -> Result<Kept> {
     let thread = ThreadId::new(THREAD)?;
     let fold = fold_alone(History::new(thread, home.identity().secret), &records)?;
     let code = work::values(u32::try_from(records.len() / 2)?)?;
-    let store = CountingStore::keeping(home, pages);
-    let resume = resume_here(store)?;
+    let resume = Prepared { store: CountingStore::keeping(home, pages) }.resume()?;
     files::remove(&path)?;
     Ok(Kept { resume, fold, code })
 }
 
-/// The part that counts; not inlined, so that a profiler can tell it from what prepares it.
-#[inline(never)]
-fn resume_here(store: Arc<CountingStore>) -> Result<Duration> {
-    let (hung, mut told) = unbounded_channel();
-    let work = Work::telling(hung);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let watch = Watch::start();
-    let stage = Stage::within(runtime, store, &CountingDisk::durable(), work)?;
-    let gone = || Failed::from("the thread ended instead of going on");
-    stage.wait(told.recv()).ok_or_else(gone)?;
-    let resume = watch.elapsed();
-    stage.crash();
-    Ok(resume)
+/// A crashed thread whose records are in memory.
+#[derive(Debug)]
+pub struct Prepared {
+    store: Arc<CountingStore>,
+}
+
+/// Makes a thread of this many steps that crashed, and reads its records.
+///
+/// # Errors
+/// The journal cannot be made or opened.
+pub fn prepare(folder: &Path, steps: u32) -> Result<Prepared> {
+    let path = folder.join(format!("prepared-{steps}.redb"));
+    fill(&path, steps)?;
+    let disk = Arc::new(CountingDisk::hasty());
+    let options = OpenOptions::new().disk(disk);
+    let home: Arc<dyn Checkpointer> = Arc::new(Embedded::open(&path, options)?);
+    let pages = runtime()?.block_on(pages(&*home))?;
+    Ok(Prepared { store: CountingStore::keeping(home, pages) })
+}
+
+impl Prepared {
+    /// Resumes the thread on this OS thread until its first new call. The part that counts; not
+    /// inlined, so that a profiler can tell it from what prepares it.
+    ///
+    /// # Errors
+    /// The thread ended.
+    #[inline(never)]
+    pub fn resume(self) -> Result<Duration> {
+        let (hung, mut told) = unbounded_channel();
+        let runtime = runtime_alone()?;
+        let watch = Watch::start();
+        let (disk, work) = (CountingDisk::durable(), Work::telling(hung));
+        let stage = Stage::within(runtime, self.store, &disk, work)?;
+        let gone = || Failed::from("the thread ended instead of going on");
+        stage.wait(told.recv()).ok_or_else(gone)?;
+        let resume = watch.elapsed();
+        stage.crash();
+        Ok(resume)
+    }
 }
 
 #[inline(never)]
@@ -158,10 +214,7 @@ async fn pages(home: &dyn Checkpointer) -> Result<BTreeMap<(ThreadId, u64), Reco
 }
 
 fn told(steps: u32, splits: &[Split]) -> Vec<Figure> {
-    let of = |part: fn(&Split) -> Duration| {
-        let mut times: Vec<_> = splits.iter().map(|s| millis(part(s))).collect();
-        median(&mut times)
-    };
+    let of = |part: fn(&Split) -> Duration| middle(splits, part);
     let hashed = of(|s| s.hash);
     let ratio = |part: fn(&Split) -> Duration| {
         let ratios = splits.iter();
@@ -171,7 +224,7 @@ fn told(steps: u32, splits: &[Split]) -> Vec<Figure> {
     let name = format!("{steps} steps");
     let figure = |what: &str, value| Figure::new("replay", format!("{name}: {what}"), value, "ms");
     let whole = figure("start() to the first new call", of(|s| s.resume));
-    let whole = if steps == 10_000 { whole.aim(Aim::AtMost(25.0)) } else { whole };
+    let whole = if steps < 10_000 { whole } else { whole.aim(Aim::AtMost(f64::from(steps) / 1e3)) };
     let whole = whole.beside(hashed, ratio(|s| s.resume));
     let rest = of(|s| s.resume.saturating_sub(s.read.max(s.fold)));
     let per_step = of(|s| s.resume) * 1e6 / f64::from(steps);

@@ -4,6 +4,32 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::plot::Plot;
+
+/// What a measurement gives.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// The plots.
+    pub plots: Vec<Plot>,
+}
+
+impl Findings {
+    /// Takes in those of another measurement.
+    pub fn add(&mut self, other: impl Into<Self>) {
+        let Self { figures, plots } = other.into();
+        self.figures.extend(figures);
+        self.plots.extend(plots);
+    }
+}
+
+impl From<Vec<Figure>> for Findings {
+    fn from(figures: Vec<Figure>) -> Self {
+        Self { figures, plots: Vec::new() }
+    }
+}
+
 /// One figure.
 #[derive(Debug, Clone, Default)]
 pub struct Figure {

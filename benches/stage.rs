@@ -29,6 +29,9 @@ pub struct Stage {
     pub work: Work,
 }
 
+/// Threads on their way.
+pub type Running = tokio::task::JoinSet<std::result::Result<(), deedbook::Error>>;
+
 /// An async runtime as a program would make it.
 ///
 /// # Errors
@@ -37,15 +40,46 @@ pub fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_time().build()?)
 }
 
+/// An async runtime that is the thread which waits for something in it.
+///
+/// # Errors
+/// The system gives no timer.
+pub fn runtime_alone() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_time().build()?)
+}
+
 impl Stage {
     /// A book on a new journal at `path`.
     ///
     /// # Errors
     /// The journal cannot be made.
     pub fn create(path: &Path, disk: &CountingDisk, work: Work) -> Result<Self> {
-        let open = OpenOptions::new().disk(Arc::new(disk.clone()));
+        Self::create_with(path, disk, work, OpenOptions::new())
+    }
+
+    /// The same with these options.
+    ///
+    /// # Errors
+    /// The journal cannot be made.
+    pub fn create_with(
+        path: &Path,
+        disk: &CountingDisk,
+        work: Work,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        let open = options.disk(Arc::new(disk.clone()));
         let home = Embedded::create(path, CreateOptions::new().open(open))?;
         Self::on(Arc::new(home), disk, work)
+    }
+
+    /// A book on a new journal, in an async runtime that is the calling thread.
+    ///
+    /// # Errors
+    /// The journal cannot be made.
+    pub fn alone(path: &Path, disk: &CountingDisk, work: Work) -> Result<Self> {
+        let open = OpenOptions::new().disk(Arc::new(disk.clone()));
+        let home = Embedded::create(path, CreateOptions::new().open(open))?;
+        Self::within(runtime_alone()?, CountingStore::new(Arc::new(home)), disk, work)
     }
 
     /// A book on a home that is open already.
@@ -76,17 +110,24 @@ impl Stage {
     /// # Errors
     /// One of them failed.
     pub fn run_all(&self, threads: impl IntoIterator<Item = (String, Plan)>) -> Result<()> {
+        let mut running = self.set_off(threads);
         self.runtime.block_on(async {
-            let mut set = tokio::task::JoinSet::new();
-            for (thread, plan) in threads {
-                let book = self.book.clone();
-                set.spawn(async move { book.run::<Work>(thread, plan).await });
-            }
-            while let Some(done) = set.join_next().await {
+            while let Some(done) = running.join_next().await {
                 done??;
             }
             Ok(())
         })
+    }
+
+    /// Runs these threads at once, and does not wait.
+    pub fn set_off(&self, threads: impl IntoIterator<Item = (String, Plan)>) -> Running {
+        let mut set = Running::new();
+        for (thread, plan) in threads {
+            let book = self.book.clone();
+            let run = async move { book.run::<Work>(thread, plan).await };
+            set.spawn_on(run, self.runtime.handle());
+        }
+        set
     }
 
     /// Begins these threads, and waits until each is stored as `there` wants it.

@@ -2,20 +2,35 @@
 //!
 //! Rates come from rounds: a number of threads makes its steps, then the floor writes as many
 //! groups of the same bytes as the journal committed, then again. A rate is the median of its
-//! rounds, and so is the ratio of the two times.
+//! rounds, and so is the ratio of the two times. Both ways to commit take turns, so that they
+//! meet the same disk.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+
+use deedbook_journal::embedded::{CommitBy, OpenOptions};
 
 use crate::{
     Result,
     disk::{CountingDisk, Traffic},
+    effort::Effort,
+    files,
     floor::Floor,
-    report::{Aim, Figure},
+    plot::{Axis, Line, Plot},
+    report::{Aim, Figure, Findings},
     stage::Stage,
     store::Asked,
     watch::{Watch, median, micros, quantile},
-    work::{Plan, Work},
+    work::{Payload, Plan, Work},
 };
+
+/// How many workflows at once, and about how many steps each makes in a round.
+const WORKFLOWS: [(usize, u32); 4] = [(1, 200), (8, 100), (64, 50), (512, 20)];
+
+/// Bytes of a step's values, by name.
+const PAYLOADS: [(&str, usize); 3] = [("256 B", 256), ("4 KiB", 4 << 10), ("64 KiB", 64 << 10)];
+
+/// About how many bytes of values one round writes at most.
+const ROUND_BYTES: usize = 16 << 20;
 
 /// What a number of threads cost, in all.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +47,14 @@ impl Cost {
     pub fn commits(&self) -> u64 {
         self.disk.commits
     }
+
+    /// Bytes of records in a group, on average.
+    ///
+    /// # Errors
+    /// There are more than memory holds.
+    pub fn group_bytes(&self) -> Result<usize> {
+        Ok(usize::try_from(self.store.bytes / self.commits().max(1))?)
+    }
 }
 
 /// Runs `threads` threads of this plan at once, and counts. `round` makes their ids new.
@@ -45,13 +68,19 @@ pub fn count(stage: &Stage, round: usize, threads: usize, plan: &Plan) -> Result
     Ok(Cost { disk: stage.disk.now().since(disk), store: stage.store.asked().since(store) })
 }
 
-/// Syncs, batches and bytes.
+/// Syncs, batches and bytes, then rates and latencies.
 ///
 /// # Errors
-/// The journal cannot be made, or a thread failed.
-pub fn costs(folder: &Path) -> Result<Vec<Figure>> {
-    let disk = CountingDisk::durable();
-    let stage = Stage::create(&folder.join("costs.redb"), &disk, Work::default())?;
+/// A journal cannot be made, or a thread failed.
+pub fn steps(folder: &Path, effort: Effort) -> Result<Findings> {
+    let mut findings = Findings::from(costs(folder)?);
+    findings.add(rates(folder, effort)?);
+    Ok(findings)
+}
+
+fn costs(folder: &Path) -> Result<Vec<Figure>> {
+    let path = folder.join("costs.redb");
+    let stage = Stage::create(&path, &CountingDisk::durable(), Work::default())?;
     // The first write of a journal also says that it is open.
     count(&stage, 0, 1, &Plan::effects(1))?;
     let mut figures = Vec::new();
@@ -75,33 +104,83 @@ pub fn costs(folder: &Path) -> Result<Vec<Figure>> {
         figure("bytes in write calls", cost.disk.bytes, "B/step");
     }
     stage.close()?;
+    files::remove(&path)?;
     Ok(figures)
 }
 
-/// How long one measurement may take, and what it is compared with.
-#[derive(Debug, Clone, Copy)]
-pub struct Budget {
-    /// About how long one measurement goes on.
-    pub time: Duration,
-    /// At least this many rounds.
-    pub rounds: usize,
+/// What was measured of one number of workflows with one payload under one way to commit.
+#[derive(Debug)]
+struct Cell {
+    threads: usize,
+    bytes: usize,
+    name: String,
+    by: CommitBy,
+    rates: Rates,
 }
 
-/// Steps per second and latencies, with one thread and with 64.
-///
-/// # Errors
-/// The journal cannot be made, or a thread failed.
-pub fn rates(folder: &Path, budget: Budget) -> Result<Vec<Figure>> {
+fn rates(folder: &Path, effort: Effort) -> Result<Findings> {
     let mut floor = Floor::new(folder)?;
-    let mut figures = Vec::new();
-    for (name, threads, steps) in [("1 workflow", 1, 200), ("64 workflows", 64, 100)] {
-        let path = folder.join(format!("rates-{threads}.redb"));
-        let stage = Stage::create(&path, &CountingDisk::durable(), Work::default())?;
-        let measured = rate(&stage, &mut floor, threads, steps, budget)?;
-        figures.extend(measured.figures(name, threads));
-        stage.close()?;
+    let mut findings = Findings::default();
+    let mut told = Vec::new();
+    for (payload, bytes) in PAYLOADS {
+        for (threads, most) in WORKFLOWS.into_iter().take(effort.pick(WORKFLOWS.len(), 2)) {
+            let workflows = if threads == 1 { "workflow" } else { "workflows" };
+            let fit = u32::try_from(ROUND_BYTES / (threads * bytes))?;
+            let steps = effort.pick(most, 5).min(fit.max(2));
+            let plan = Plan::effects(steps).carrying(Payload::of(bytes));
+            for (by, rates) in pair(folder, &mut floor, threads, &plan, effort)? {
+                let name = format!("{threads} {workflows}, {payload}, {}", called(by));
+                let mut cell = Cell { threads, bytes, name, by, rates };
+                findings.figures.extend(cell.figures());
+                told.push(cell.summary(payload));
+            }
+        }
     }
-    Ok(figures)
+    findings.plots.extend(plots(&told));
+    Ok(findings)
+}
+
+const fn called(by: CommitBy) -> &'static str {
+    match by {
+        CommitBy::Caller => "by callers",
+        CommitBy::Thread => "by a thread",
+    }
+}
+
+/// Measures both ways to commit, a round of each in turn.
+fn pair(
+    folder: &Path,
+    floor: &mut Floor,
+    threads: usize,
+    plan: &Plan,
+    effort: Effort,
+) -> Result<Vec<(CommitBy, Rates)>> {
+    let mut sides = Vec::new();
+    for by in [CommitBy::Caller, CommitBy::Thread] {
+        let path = folder.join(format!("rates-{by:?}.redb"));
+        let options = OpenOptions::new().commit_by(by);
+        let disk = CountingDisk::durable();
+        let stage = Stage::create_with(&path, &disk, Work::default(), options)?;
+        // A round to warm up, not counted.
+        count(&stage, 0, threads, plan)?;
+        drop(stage.work.take_times());
+        sides.push((by, path, stage, Rates::default()));
+    }
+    let all = Watch::start();
+    let mut round = 1;
+    while round <= effort.rounds || all.elapsed() < 2 * effort.time {
+        for (_, _, stage, rates) in &mut sides {
+            rates.round(stage, floor, round, threads, plan)?;
+        }
+        round += 1;
+    }
+    let mut measured = Vec::new();
+    for (by, path, stage, rates) in sides {
+        stage.close()?;
+        files::remove(&path)?;
+        measured.push((by, rates));
+    }
+    Ok(measured)
 }
 
 /// What the rounds gave.
@@ -110,64 +189,129 @@ struct Rates {
     steps: Vec<f64>,
     floor: Vec<f64>,
     ratio: Vec<f64>,
+    /// The time of the floor in groups of as many batches as there are workflows, over ours.
+    share: Vec<f64>,
     group: Vec<f64>,
     sync: Vec<f64>,
     took: Vec<f64>,
 }
 
-fn rate(
-    stage: &Stage,
-    floor: &mut Floor,
-    threads: usize,
-    steps: u32,
-    budget: Budget,
-) -> Result<Rates> {
-    let plan = Plan::effects(steps);
-    // A round to warm up, not counted.
-    count(stage, 0, threads, &plan)?;
-    drop(stage.work.take_times());
-    let mut rates = Rates::default();
-    let all = Watch::start();
-    let mut round = 1;
-    while round <= budget.rounds || all.elapsed() < budget.time {
+impl Rates {
+    fn round(
+        &mut self,
+        stage: &Stage,
+        floor: &mut Floor,
+        round: usize,
+        threads: usize,
+        plan: &Plan,
+    ) -> Result<()> {
         let watch = Watch::start();
-        let cost = count(stage, round, threads, &plan)?;
+        let cost = count(stage, round, threads, plan)?;
         let took = watch.elapsed();
-        rates.took.extend(stage.work.take_times());
+        self.took.extend(stage.work.take_times());
         let commits = cost.commits().max(1);
-        let group = cost.store.bytes / commits;
-        let beside = floor.run(commits, usize::try_from(group)?)?;
-        let made = threads as f64 * f64::from(steps);
-        rates.steps.push(made / took.as_secs_f64());
-        rates.floor.push(made / beside.as_secs_f64());
-        rates.ratio.push(took.as_secs_f64() / beside.as_secs_f64());
-        rates.group.push(cost.store.records as f64 / commits as f64);
-        rates.sync.push(micros(beside) / commits as f64);
-        round += 1;
+        let beside = floor.run(commits, cost.group_bytes()?)?;
+        let full = cost.store.appends.div_ceil(threads as u64).max(1);
+        let in_full_groups = floor.run(full, usize::try_from(cost.store.bytes / full)?)?;
+        let made = threads as f64 * f64::from(plan.steps);
+        self.steps.push(made / took.as_secs_f64());
+        self.floor.push(made / beside.as_secs_f64());
+        self.ratio.push(took.as_secs_f64() / beside.as_secs_f64());
+        self.share.push(in_full_groups.as_secs_f64() / took.as_secs_f64());
+        self.group.push(cost.store.records as f64 / commits as f64);
+        self.sync.push(micros(beside) / commits as f64);
+        Ok(())
     }
-    Ok(rates)
 }
 
-impl Rates {
-    fn figures(mut self, name: &str, threads: usize) -> Vec<Figure> {
-        let ratio = median(&mut self.ratio);
-        let rate = Figure::new(
-            "rates",
-            format!("{name}: durable effectful steps"),
-            median(&mut self.steps),
-            "steps/s",
-        );
-        let rate = rate.beside(median(&mut self.floor), ratio);
-        let rate = if threads == 64 { rate.aim(Aim::AtLeast(15_000.0)) } else { rate };
-        let sync = median(&mut self.sync);
-        let beside =
-            |what: &str, value, unit| Figure::new("rates", format!("{name}: {what}"), value, unit);
-        let p50 = quantile(&mut self.took, 0.5);
-        vec![
+/// What the plots need of a cell.
+#[derive(Debug)]
+struct Summary {
+    threads: f64,
+    payload: &'static str,
+    by: CommitBy,
+    rate: f64,
+    floor: f64,
+    ratio: f64,
+}
+
+impl Cell {
+    fn figures(&mut self) -> Vec<Figure> {
+        let rates = &mut self.rates;
+        let name = &self.name;
+        let told =
+            |what: &str, value, unit| Figure::new("steps", format!("{name}: {what}"), value, unit);
+        let small = self.bytes == 256 && self.by == CommitBy::Caller;
+        let rate = told("durable steps", median(&mut rates.steps), "steps/s")
+            .beside(median(&mut rates.floor), median(&mut rates.ratio));
+        let rate = match self.threads {
+            64 if small => rate.aim(Aim::AtLeast(100_000.0)),
+            _ => rate,
+        };
+        let sync = median(&mut rates.sync);
+        let p50 = quantile(&mut rates.took, 0.5);
+        let p99 = quantile(&mut rates.took, 0.99);
+        let mut figures = vec![
             rate,
-            beside("records in a commit", median(&mut self.group), "records"),
-            beside("a step, p50", p50, "µs").beside(sync, p50 / sync),
-            beside("a step, p99", quantile(&mut self.took, 0.99), "µs"),
-        ]
+            told("records in a commit", median(&mut rates.group), "records"),
+            told("a step, p50", p50, "µs").beside(sync, p50 / sync),
+            told("a step, p99", p99, "µs"),
+        ];
+        if small && self.threads == 1 {
+            let times = told("a step beside the floor", median(&mut rates.ratio), "times");
+            figures.push(times.aim(Aim::AtMost(1.3)));
+        }
+        if small && self.threads == 64 {
+            let tail = told("p99 beside p50", p99 / p50, "times");
+            let share = told("share of the floor in full groups", median(&mut rates.share), "");
+            figures.push(tail.aim(Aim::AtMost(5.0)));
+            figures.push(share.aim(Aim::AtLeast(0.5)));
+        }
+        figures
     }
+
+    fn summary(&mut self, payload: &'static str) -> Summary {
+        Summary {
+            threads: self.threads as f64,
+            payload,
+            by: self.by,
+            rate: median(&mut self.rates.steps),
+            floor: median(&mut self.rates.floor),
+            ratio: median(&mut self.rates.ratio),
+        }
+    }
+}
+
+fn plots(told: &[Summary]) -> [Plot; 2] {
+    let points = |payload: &str, by, value: fn(&Summary) -> f64| {
+        let of = told.iter().filter(|cell| cell.payload == payload && cell.by == by);
+        of.map(|cell| (cell.threads, value(cell))).collect::<Vec<_>>()
+    };
+    let (mut rates, mut ratios) = (Vec::new(), Vec::new());
+    for (payload, _) in PAYLOADS {
+        rates.push(Line::new(payload, points(payload, CommitBy::Caller, |cell| cell.rate)));
+        let floor = points(payload, CommitBy::Caller, |cell| cell.floor);
+        rates.push(Line::beside(format!("{payload}: floor of the same groups"), floor));
+        for by in [CommitBy::Caller, CommitBy::Thread] {
+            let name = format!("{payload}, committed {}", called(by));
+            ratios.push(Line::new(name, points(payload, by, |cell| cell.ratio)));
+        }
+    }
+    let x = Axis::log("workflows at once");
+    [
+        Plot {
+            name: "steps",
+            title: "Durable steps per second, committed by callers".to_owned(),
+            x,
+            y: Axis::log("steps per second"),
+            lines: rates,
+        },
+        Plot {
+            name: "commit-by",
+            title: "Who commits: time of the steps beside that of the floor".to_owned(),
+            x,
+            y: Axis::linear("times the floor of the same groups"),
+            lines: ratios,
+        },
+    ]
 }

@@ -24,6 +24,7 @@ pub struct CountingStore {
     inner: Arc<dyn Checkpointer>,
     appends: AtomicU64,
     others: AtomicU64,
+    reads: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
     /// Pages that are served from memory, by their first position.
@@ -37,6 +38,8 @@ pub struct Asked {
     pub appends: u64,
     /// Every other call but `now`, which reads a clock.
     pub others: u64,
+    /// Of those, reads of records.
+    pub reads: u64,
     /// Records in the appends.
     pub records: u64,
     /// Bytes of those records, as [`Record::size`] counts them.
@@ -50,6 +53,7 @@ impl Asked {
         Self {
             appends: self.appends - before.appends,
             others: self.others - before.others,
+            reads: self.reads - before.reads,
             records: self.records - before.records,
             bytes: self.bytes - before.bytes,
         }
@@ -74,6 +78,7 @@ impl CountingStore {
             inner,
             appends: AtomicU64::new(0),
             others: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             kept,
@@ -86,6 +91,7 @@ impl CountingStore {
         Asked {
             appends: self.appends.load(Relaxed),
             others: self.others.load(Relaxed),
+            reads: self.reads.load(Relaxed),
             records: self.records.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
         }
@@ -122,6 +128,7 @@ impl Checkpointer for CountingStore {
         from: Position,
         bytes_max: usize,
     ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
+        self.reads.fetch_add(1, Relaxed);
         let other = self.other();
         match self.kept.get(&(thread.clone(), from)) {
             Some(page) => Box::pin(std::future::ready(Ok(page.clone()))),

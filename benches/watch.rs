@@ -27,6 +27,12 @@ pub async fn pause() {
     tokio::time::sleep(Duration::from_millis(2)).await;
 }
 
+/// Waits for so long, for another process that goes on meanwhile.
+#[expect(clippy::disallowed_methods, reason = "it waits in real time")]
+pub fn rest(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// The quantile `q` (0 to 1) of the values, or 0 if there are none. Sorts them.
 pub fn quantile(values: &mut [f64], q: f64) -> f64 {
     values.sort_by(f64::total_cmp);

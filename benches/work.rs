@@ -1,4 +1,5 @@
-//! The workflow that is measured: steps with 200 B of arguments and 100 B of result.
+//! The workflow that is measured: steps with 200 B of arguments and 100 B of result, unless
+//! something else is said.
 
 use std::{
     future::{Future as _, pending, poll_fn},
@@ -17,7 +18,37 @@ use deedbook_journal::value::{ValueError, decode, encode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::watch::{Watch, micros};
+use crate::{
+    gate::Gate,
+    watch::{Watch, micros},
+};
+
+/// How long the values of a step are, in bytes of MessagePack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    /// Its arguments; at least 150.
+    pub arguments: usize,
+    /// Its result; at least 90.
+    pub result: usize,
+}
+
+impl Payload {
+    /// 200 B of arguments and 100 B of result.
+    pub const USUAL: Self = Self { arguments: 200, result: 100 };
+
+    /// This many bytes in all; five parts of eight are arguments.
+    #[must_use]
+    pub const fn of(bytes: usize) -> Self {
+        let arguments = bytes / 8 * 5;
+        Self { arguments, result: bytes - arguments }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        self.arguments + self.result
+    }
+}
 
 /// What a thread is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,6 +57,8 @@ pub struct Plan {
     pub steps: u32,
     /// Whether they are `read` steps rather than `idempotent` ones.
     pub reads: bool,
+    /// How long their values are.
+    pub payload: Payload,
     /// What it does then.
     pub then: Then,
 }
@@ -45,13 +78,20 @@ impl Plan {
     /// `idempotent` steps, and the end.
     #[must_use]
     pub fn effects(steps: u32) -> Self {
-        Self { steps, reads: false, then: Then::End }
+        Self { steps, reads: false, payload: Payload::USUAL, then: Then::End }
     }
 
     /// `read` steps, and the end.
     #[must_use]
     pub fn reads(steps: u32) -> Self {
         Self { reads: true, ..Self::effects(steps) }
+    }
+
+    /// Sets how long the values of a step are.
+    #[must_use]
+    pub fn carrying(mut self, payload: Payload) -> Self {
+        self.payload = payload;
+        self
     }
 
     /// Sets what the thread does after its steps.
@@ -62,7 +102,7 @@ impl Plan {
     }
 }
 
-/// Arguments of a step: 200 B in MessagePack.
+/// Arguments of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Charge {
     order: String,
@@ -72,7 +112,7 @@ pub struct Charge {
     description: String,
 }
 
-/// Result of a step: 100 B in MessagePack.
+/// Result of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     id: String,
@@ -80,28 +120,51 @@ pub struct Receipt {
     balance: u32,
 }
 
-/// The arguments of the step with this number.
+/// The arguments of the step with this number, of this many bytes.
 #[must_use]
-pub fn charge(number: u32) -> Charge {
+pub fn charge(number: u32, bytes: usize) -> Charge {
+    // What the rest of it takes, in MessagePack.
+    let rest = 93 + text_head(bytes.saturating_sub(93));
     Charge {
         order: format!("order-{number:010}"),
         customer: "customer-7f3e2a90-11d4".into(),
         amount: 1_000_000 + number,
         currency: "EUR".into(),
-        description: "two tickets, row 7, refundable until the day before departure, \
-                      booked by telephone with the desk in Turin"
-            .into(),
+        description: text(
+            "two tickets, row 7, refundable until the day before departure, booked by telephone \
+             with the desk in Turin",
+            bytes.saturating_sub(rest),
+        ),
     }
 }
 
-/// What a body of the step with this number returns.
+/// What a body of the step with this number returns, of this many bytes.
 #[must_use]
-pub fn receipt(number: u32) -> Receipt {
+pub fn receipt(number: u32, bytes: usize) -> Receipt {
+    let rest = 65 + text_head(bytes.saturating_sub(65));
     Receipt {
         id: format!("receipt-{number:010}-5b1f9c3d77e04a1e8d21"),
-        status: "accepted by the bank, value today".into(),
+        status: text("accepted by the bank, value today", bytes.saturating_sub(rest)),
         balance: 1_000_000 + number,
     }
+}
+
+/// How many bytes MessagePack puts before a text that takes `bytes` with them.
+const fn text_head(bytes: usize) -> usize {
+    match bytes {
+        0..=32 => 1,
+        33..=257 => 2,
+        258..=65_538 => 3,
+        _ => 5,
+    }
+}
+
+/// A text of this many bytes that begins like `said`.
+fn text(said: &str, bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes);
+    text.push_str(said.get(..bytes.min(said.len())).unwrap_or_default());
+    text.extend(std::iter::repeat_n('.', bytes - text.len()));
+    text
 }
 
 /// The workflow, and what it notes while it runs. None of it decides what the code does.
@@ -115,6 +178,10 @@ pub struct Work {
     pub bodies: Arc<AtomicU64>,
     /// Told when a body begins that never returns.
     pub hung: Option<UnboundedSender<()>>,
+    /// Where each body waits until it is let through.
+    pub gate: Option<Arc<Gate>>,
+    /// Whether no durations are noted: over millions of steps they are memory of their own.
+    pub silent: bool,
 }
 
 impl Work {
@@ -122,6 +189,12 @@ impl Work {
     #[must_use]
     pub fn telling(hung: UnboundedSender<()>) -> Self {
         Self { hung: Some(hung), ..Self::default() }
+    }
+
+    /// One that notes no durations.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
     }
 
     /// Takes the durations noted so far, in microseconds.
@@ -132,11 +205,14 @@ impl Work {
 
     async fn steps(&self, ctx: Context, plan: &Plan) -> Result<()> {
         for number in 0..plan.steps {
-            let charge = charge(number);
+            let charge = charge(number, plan.payload.arguments);
             let watch = Watch::start();
             let body = async || {
                 self.bodies.fetch_add(1, Relaxed);
-                Ok(receipt(number))
+                if let Some(gate) = &self.gate {
+                    gate.pass(number).await;
+                }
+                Ok(receipt(number, plan.payload.result))
             };
             let step = ctx.step("charge");
             let _receipt = if plan.reads {
@@ -151,6 +227,9 @@ impl Work {
     }
 
     fn took(&self, watch: Watch) {
+        if self.silent {
+            return;
+        }
         let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
         took.push(micros(watch.elapsed()));
     }
@@ -197,11 +276,12 @@ impl Workflow for Work {
 #[inline(never)]
 pub fn values(steps: u32) -> Result<Duration, ValueError> {
     let limits = ValueLimits::new();
-    let stored = encode(&receipt(0), &limits)?;
+    let Payload { arguments, result } = Payload::USUAL;
+    let stored = encode(&receipt(0, result), &limits)?;
     let work = Work::default();
     let whole = Watch::start();
     for number in 0..steps {
-        let charge = charge(number);
+        let charge = charge(number, arguments);
         let watch = Watch::start();
         black_box(encode(&charge, &limits)?);
         black_box(decode::<Receipt>(&stored, &limits)?);
@@ -215,11 +295,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_has_200_bytes_of_arguments_and_100_of_result() {
+    fn the_values_of_a_step_are_as_long_as_they_are_said_to_be() {
         let limits = ValueLimits::new();
-        for number in [0, 7, 99_999] {
-            assert_eq!(encode(&charge(number), &limits).unwrap().len(), 200);
-            assert_eq!(encode(&receipt(number), &limits).unwrap().len(), 100);
+        assert_eq!(Payload::USUAL.bytes(), 300);
+        for payload in [256, 4 << 10, 64 << 10, 1 << 20].map(Payload::of) {
+            for Payload { arguments, result } in [Payload::USUAL, payload] {
+                for number in [0, 7, 99_999] {
+                    let charge = encode(&charge(number, arguments), &limits).unwrap();
+                    let receipt = encode(&receipt(number, result), &limits).unwrap();
+                    assert_eq!((charge.len(), receipt.len()), (arguments, result));
+                }
+            }
         }
     }
 }

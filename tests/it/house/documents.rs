@@ -16,8 +16,12 @@ const NOT_RUN: &[(&str, &str)] = &[
     (".ci/run", "runs this very test"),
     ("cargo build --release -p deedbook-benches", "figures are taken by hand; clippy builds it"),
     (
-        "chrt -f 50 target/release/deedbook-benches all --seconds 5",
-        "durations mean nothing on a machine that does other things; benches/guard.rs counts",
+        "chrt -f 50 target/release/deedbook-benches all --plots docs/reference/plots",
+        "durations mean nothing on a machine that does other things; benches/parts.rs runs all",
+    ),
+    (
+        "cargo run --locked --release -p deedbook-benches -- instructions --update",
+        "records what .ci/run compares with",
     ),
 ];
 
