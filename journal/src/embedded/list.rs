@@ -122,6 +122,7 @@ fn in_table(
         );
         let range = (as_slice(&from), as_slice(&upto));
         let mut items = Vec::new();
+        let mut last: Option<ThreadId> = None;
         for stored in threads.range::<&[u8]>(range)? {
             let (key, value) = stored?;
             let damaged = |why: &str| StoreError::Damaged {
@@ -133,6 +134,10 @@ fn in_table(
             let Some(id) = id else {
                 return Ok(Err(damaged("its key is not a thread id")));
             };
+            // A damaged tree can lead in a circle.
+            if last.replace(id.clone()).is_some_and(|last| last >= id) {
+                return Ok(Err(damaged("it is out of order")));
+            }
             if past_prefix(filter, &id) {
                 break;
             }

@@ -1,10 +1,7 @@
 //! Reading: records of a thread, its inbox, the log. What the tables have comes first, then what
 //! only memory has.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ops::Bound,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use redb::{Range, ReadOnlyTable, ReadTransaction};
 
@@ -397,12 +394,7 @@ fn chunk_with(core: &Core, id: &ThreadId, n: Position) -> Result<(Place, Chunk)>
 /// The unconsumed messages of a thread.
 pub(super) fn inbox(core: &Core, id: &ThreadId) -> Result<Vec<Message>> {
     core.alive()?;
-    let waiting = |core: &Core| {
-        let state = core.state();
-        let thread = state.threads.get(id).filter(|t| t.exists);
-        thread.map(|t| (t.tail.next, t.inbox.clone()))
-    };
-    let Some((next, inbox)) = waiting(core) else {
+    let Some((next, inbox)) = waiting(core, id)? else {
         seen(core, id)?;
         return Ok(Vec::new());
     };
@@ -430,13 +422,28 @@ pub(super) fn inbox(core: &Core, id: &ThreadId) -> Result<Vec<Message>> {
                 let still = |(_, inbox): (Position, Vec<Waiting>)| {
                     inbox.iter().any(|w| (w.id, w.place) == (message_id, place))
                 };
-                if waiting(core).is_some_and(still) {
+                if waiting(core, id)?.is_some_and(still) {
                     return Err(damaged(id, next, format!("message {message_id}: {why}")));
                 }
             }
         }
     }
     Ok(messages)
+}
+
+/// Where a thread goes on, and the messages that wait for it, wherever it is.
+fn waiting(core: &Core, id: &ThreadId) -> Result<Option<(Position, Vec<Waiting>)>> {
+    {
+        let state = core.state();
+        if let Some(thread) = state.threads.get(id).filter(|t| t.exists) {
+            return Ok(Some((thread.tail.next, thread.inbox.clone())));
+        }
+        if state.damage(id).is_some() || !state.is_away(id) {
+            return Ok(None);
+        }
+    }
+    let thread = core.stored_thread(id)?;
+    Ok(Some((thread.tail.next, thread.inbox)))
 }
 
 /// Leaves of the Merkle log: see [`crate::checkpointer::Checkpointer::log`].
@@ -494,17 +501,18 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
             return Ok(Ok(Vec::new()));
         };
         let mut leaves = Vec::new();
-        let mut from = Bound::Included((base, 0));
+        let mut from = (base, 0);
         // A chunk that lost a payload leaves keys behind it empty: where the next one begins is
         // the next key.
-        while let Some((key, _)) = {
-            let all = (from, Bound::Included((base, u32::MAX)));
-            table.range(all)?.next().transpose()?
-        } {
+        while let Some((key, _)) = { table.range(from..=(base, u32::MAX))?.next().transpose()? } {
             let (leaf_of, sub) = key.value();
             let place = Place { leaf: leaf_of, sub };
             let why =
                 |why: &str| damaged(&nowhere, 0, format!("leaf {leaf} or one beside it: {why}"));
+            // In a damaged tree a range gives anything, and could do so for ever.
+            if (leaf_of, sub) < from {
+                return Ok(Err(why("keys are out of order")));
+            }
             let Some((stored, parts)) = assemble(&table, place)? else {
                 return Ok(Err(why("a part of a chunk is missing")));
             };
@@ -523,7 +531,7 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
                 let thread = head.thread.clone();
                 leaves.push(LogEntry { index: shape.leaf, thread, n, hash: shape.hash });
             }
-            from = Bound::Included((base, sub.saturating_add(parts)));
+            from = (base, sub.saturating_add(parts.max(1)));
         }
         leaves.sort_by_key(|l| l.index);
         Ok(Ok(leaves))

@@ -77,6 +77,8 @@ pub(super) struct Thread {
     /// Message ids that the table of them does not have yet.
     pub(super) posted: Vec<MessageId>,
     pub(super) hold: Option<Hold>,
+    /// Whether a claim has raised the epoch and nothing was written under it yet.
+    raised: bool,
     /// Under which time it stands in the index of due threads.
     due: Option<StoreTime>,
 }
@@ -94,6 +96,7 @@ impl Thread {
             fresh: Vec::new(),
             posted: Vec::new(),
             hold: None,
+            raised: false,
             due: None,
         }
     }
@@ -248,6 +251,7 @@ impl State {
             self.count += 1;
         }
         // A claim may have raised the epoch while this entry became durable.
+        thread.raised &= appended.epoch < thread.epoch;
         thread.epoch = thread.epoch.max(appended.epoch);
         thread.tail = tail;
         if !appended.consumes.is_empty() {
@@ -315,6 +319,7 @@ impl State {
     pub(super) fn take(&mut self, id: &ThreadId, by: &Arc<str>, until: StoreTime) -> Option<Lease> {
         let thread = self.threads.get_mut(id)?;
         thread.epoch.0 += 1;
+        thread.raised = true;
         thread.hold = Some(Hold { by: Arc::clone(by), until });
         let lease = Lease {
             thread: id.clone(),
@@ -361,7 +366,8 @@ impl State {
             return;
         }
         let leaving = |id: &&ThreadId| {
-            let idle = self.threads.get(*id).is_some_and(|t| t.hold.is_none());
+            // An epoch that was given out and not written must not be given out again.
+            let idle = self.threads.get(*id).is_some_and(|t| t.hold.is_none() && !t.raised);
             idle && !self.dirty.contains(*id) && self.draining <= self.settled
         };
         let leaving: Vec<_> = self.fading.iter().filter(leaving).cloned().collect();
@@ -471,5 +477,20 @@ mod tests {
         state.settle(second);
         state.retire();
         assert!(state.is_away(&id));
+    }
+
+    #[test]
+    fn an_ended_thread_stays_while_an_epoch_of_it_is_given_out() {
+        let id = ThreadId::new("t").unwrap();
+        let mut state = State::default();
+        state.apply(ended(&id));
+        let by = Arc::from("somebody");
+        let lease = state.take(&id, &by, StoreTime(9)).unwrap();
+        state.threads.get_mut(&id).unwrap().hold = None;
+        let _plan = Plan::take(&mut state);
+        let first = drained(&state);
+        state.settle(first);
+        state.retire();
+        assert_eq!(state.take(&id, &by, StoreTime(9)).unwrap().epoch.0, lease.epoch.0 + 1);
     }
 }

@@ -81,6 +81,20 @@ pub(super) async fn message_ids_after_reopening(subject: &dyn Subject) -> Said {
     equal("what is due", &good("claiming", due)?.len(), &1)
 }
 
+pub(super) async fn messages_of_ended_threads(subject: &dyn Subject) -> Said {
+    let mut made = subject.make().await;
+    let mut pen = written(&*made.home, "t", 1).await?;
+    posts(&*made.home, &pen.thread, message(1), Posted::Stored).await?;
+    pen.row = row(Status::Done);
+    good("ending", put(&*made.home, pen.write(1, b"\x02")).await)?;
+    for _ in 0..2 {
+        let inbox = good("the inbox", made.home.inbox(&pen.thread).await)?;
+        equal("the inbox", &inbox, &vec![message(1)])?;
+        made = again(subject, made).await?;
+    }
+    Ok(())
+}
+
 pub(super) async fn fences_after_reopening(subject: &dyn Subject) -> Said {
     let made = subject.make().await;
     let mut zombie = written(&*made.home, "t", 1).await?;

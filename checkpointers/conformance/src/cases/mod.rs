@@ -64,6 +64,7 @@ pub fn cases() -> Vec<Case> {
         case!(reads::refuse_impossible_erasures),
         case!(durable::after_reopening),
         case!(durable::message_ids_after_reopening),
+        case!(durable::messages_of_ended_threads),
         case!(durable::fences_after_reopening),
         case!(durable::clock_never_goes_back),
         case!(durable::clock_is_not_behind_the_records),
