@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::planted::{Broken, planted};
+
 /// What is wrong with a stored value.
 pub(super) type Torn = &'static str;
 
@@ -40,7 +42,7 @@ pub(super) fn seal(table: &str, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
 pub(super) fn unseal<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], Torn> {
     let at = stored.len().checked_sub(SUM_BYTES);
     let (value, stored_sum) = at.and_then(|at| stored.split_at_checked(at)).ok_or("cut short")?;
-    if sum(table, key, value) == stored_sum {
+    if sum(table, key, value) == stored_sum || planted(Broken::SkipChecksum) {
         Ok(value)
     } else {
         Err("its checksum does not match")

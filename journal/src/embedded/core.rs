@@ -15,7 +15,8 @@ use super::{
     backend::Gate,
     clock::StoreClock,
     drain::Plan,
-    log::{Segment, Segments},
+    log::{Segment, Segments, Tail},
+    planted::{Broken, planted},
     state::{State, Thread},
     tables::{self, Settled, THREADS},
 };
@@ -46,6 +47,8 @@ pub(super) struct Core {
     pub(super) found: Settled,
     /// The newest generation of the log when the journal was opened.
     pub(super) newest: u64,
+    /// The last frame that was found then: for a fault that is planted.
+    pub(super) tail: Option<Tail>,
     pub(super) recovery: Option<Duration>,
     pub(super) segments: Segments,
     /// Where a file of the log ends, in bytes.
@@ -150,8 +153,9 @@ impl Core {
         let prepared = prepared.and_then(|()| {
             guarded(|| {
                 let mut transaction = opened.db.begin_write()?;
-                transaction.set_two_phase_commit(true);
-                transaction.set_quick_repair(true);
+                let safe = !planted(Broken::OnePhaseCommit);
+                transaction.set_two_phase_commit(safe);
+                transaction.set_quick_repair(safe);
                 let drained = plan.write(&transaction, clean)?;
                 Ok((transaction, drained))
             })

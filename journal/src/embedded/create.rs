@@ -11,6 +11,7 @@ use super::{
     log::files_of,
     open,
     options::CreateOptions,
+    planted,
     tables::{self, EXTENTS, GENESIS, INBOX, META, POSTED, RECORDS, STATE, Settled, THREADS},
 };
 use crate::checkpointer::StoreIdentity;
@@ -86,6 +87,9 @@ fn build(
 
 #[expect(clippy::disallowed_methods, reason = "an identity is made of fresh randomness")]
 pub(super) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    if let Some(drawn) = planted::drawn() {
+        return Ok(drawn);
+    }
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;
     Ok(bytes)

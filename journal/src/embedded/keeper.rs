@@ -188,6 +188,18 @@ impl Keeper {
             return Ok(());
         }
         self.core.alive()?;
+        if planted(Broken::AppendBehindFrames)
+            && let Some(tail) = &self.core.tail
+        {
+            let (log, last) = {
+                let state = self.core.state();
+                (state.log, state.frame.1)
+            };
+            let behind = Log::behind(log, tail, last);
+            writer.log = Some(behind.map_err(|error| self.core.end(&error.to_string()))?);
+            self.line.begun();
+            return Ok(());
+        }
         let again = u64::from(!planted(Broken::StaleGeneration));
         let generation = self.core.newest.saturating_add(again);
         self.begin_as(writer, generation)?;

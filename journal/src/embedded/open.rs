@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex, OnceLock, RwLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
@@ -21,7 +22,7 @@ use super::{
     entry::{Appended, Entry},
     error::OpenError,
     lock,
-    log::{self, Problem, Segments},
+    log::{self, Problem, Segments, Tail},
     options::OpenOptions,
     planted::{Broken, planted},
     state::{State, Thread},
@@ -57,6 +58,17 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Core, OpenError
     open_file(path, file, options)
 }
 
+/// What is read of a journal before it is used.
+struct Known {
+    identity: StoreIdentity,
+    clock: StoreClock,
+    segments: Segments,
+    found: Settled,
+    state: State,
+    newest: u64,
+    tail: Option<Tail>,
+}
+
 /// Opens a file that is locked. Whatever is wrong with it, it is left as it was.
 pub(super) fn open_file(
     path: &Path,
@@ -64,14 +76,51 @@ pub(super) fn open_file(
     options: &OpenOptions,
 ) -> Result<Core, OpenError> {
     let since = monotonic();
-    let damaged = |why: String| OpenError::Damaged { path: path.into(), why };
     let short = look(path, &*file)?;
     let gate = Gate::new(file);
     let (db, repaired) = match (database(path, &gate, options), short) {
         (Err(OpenError::Damaged { .. }), Some(short)) => return Err(short),
         (opened, _) => opened?,
     };
-    let identity = identity(path, &db)?;
+    let known = read(path, &db, options);
+    let recovered = known.and_then(|known| {
+        let recovery = (repaired || !known.found.clean).then(|| since.elapsed());
+        if let Some(time) = recovery {
+            recover(path, &gate, &known, time)?;
+        }
+        Ok((known, recovery))
+    });
+    let (known, recovery) = match recovered {
+        Ok(recovered) => recovered,
+        Err(error) => {
+            // Over a damaged file the storage library can panic when it lets go.
+            let _ = guarded(|| {
+                drop(db);
+                Ok(())
+            });
+            return Err(error);
+        }
+    };
+    Ok(Core {
+        path: path.into(),
+        identity: known.identity,
+        clock: known.clock,
+        opened: RwLock::new(Some(Opened { db, gate })),
+        state: Mutex::new(known.state),
+        over: OnceLock::new(),
+        found: known.found,
+        newest: known.newest,
+        tail: known.tail,
+        recovery,
+        segments: known.segments,
+        log_bytes: options.log_bytes,
+        drained: Notify::new(),
+    })
+}
+
+/// Reads all of it that is kept in memory.
+fn read(path: &Path, db: &Database, options: &OpenOptions) -> Result<Known, OpenError> {
+    let identity = identity(path, db)?;
     let clock = StoreClock::new(options.time.clone());
     let segments = Segments::beside(path, Arc::clone(&options.disk), identity.log_id);
     let read = guarded(|| {
@@ -86,38 +135,25 @@ pub(super) fn open_file(
     });
     let (found, mut state) = match read {
         Ok((Ok(found), state)) => (found, state),
-        Ok((Err(why), _)) => return Err(damaged(why)),
+        Ok((Err(why), _)) => return Err(OpenError::Damaged { path: path.into(), why }),
         Err(fault) => return Err(faulty(path, fault)),
     };
-    let newest = behind(path, &db, &segments, &found, &mut state, &clock)?;
-    let recovery = (repaired || !found.clean).then(|| since.elapsed());
-    if let Some(time) = recovery {
-        gate.release().map_err(|source| OpenError::Io {
-            path: path.into(),
-            what: "recover it",
-            source,
-        })?;
-        tracing::info!(
-            journal = %path.display(),
-            milliseconds = time.as_millis(),
-            entries = state.unsettled.0,
-            "recovered a journal that was not closed"
-        );
-    }
-    Ok(Core {
-        path: path.into(),
-        identity,
-        clock,
-        opened: RwLock::new(Some(Opened { db, gate })),
-        state: Mutex::new(state),
-        over: OnceLock::new(),
-        found,
-        newest,
-        recovery,
-        segments,
-        log_bytes: options.log_bytes,
-        drained: Notify::new(),
-    })
+    let (newest, tail) = behind(path, db, &segments, &found, &mut state, &clock)?;
+    Ok(Known { identity, clock, segments, found, state, newest, tail })
+}
+
+/// Makes durable what was found of a journal that was not closed.
+fn recover(path: &Path, gate: &Gate, known: &Known, time: Duration) -> Result<(), OpenError> {
+    let secured = gate.release().and_then(|()| known.tail.iter().try_for_each(Tail::secure));
+    let what = "recover it";
+    secured.map_err(|source| OpenError::Io { path: path.into(), what, source })?;
+    tracing::info!(
+        journal = %path.display(),
+        milliseconds = time.as_millis(),
+        entries = known.state.unsettled.0,
+        "recovered a journal that was not closed"
+    );
+    Ok(())
 }
 
 /// Tells an empty, a foreign and a truncated file by its first bytes. Where the file was not
@@ -242,6 +278,10 @@ fn rows(transaction: &ReadTransaction, state: &mut State) -> Read<StoreTime> {
     for stored in threads.iter()? {
         let (key, value) = stored?;
         seen += 1;
+        // A damaged tree can lead in a circle.
+        if seen > count {
+            break;
+        }
         let id = String::from_utf8_lossy(key.value());
         let Ok(id) = ThreadId::any(&id) else {
             state.damaged = Some((ThreadId::system(), "a key in the table of threads".into()));
@@ -266,7 +306,8 @@ fn rows(transaction: &ReadTransaction, state: &mut State) -> Read<StoreTime> {
     Ok(latest)
 }
 
-/// Applies what the log has behind the tables: the newest generation that it has.
+/// Applies what the log has behind the tables: the newest generation that it has, and its last
+/// frame.
 fn behind(
     path: &Path,
     db: &Database,
@@ -274,12 +315,12 @@ fn behind(
     found: &Settled,
     state: &mut State,
     clock: &StoreClock,
-) -> Result<u64, OpenError> {
+) -> Result<(u64, Option<Tail>), OpenError> {
     state.frame = (found.generation, found.frame);
     state.log = found.log;
     if found.clean {
         return match log::newer(segments, found.generation) {
-            Ok(None) => Ok(found.generation),
+            Ok(None) => Ok((found.generation, None)),
             Ok(Some(log)) => Err(OpenError::Damaged {
                 path: path.into(),
                 why: format!(
@@ -296,7 +337,7 @@ fn behind(
     let damaged = |why: String| OpenError::Damaged { path: path.into(), why };
     let recovered = log::recover(segments, found);
     if planted(Broken::OpenWithoutLog) && recovered.is_err() {
-        return Ok(found.generation);
+        return Ok((found.generation, None));
     }
     let recovered = recovered.map_err(|problem| match problem {
         Problem::Missing(log) => OpenError::LogMissing { path: path.into(), log },
@@ -319,7 +360,7 @@ fn behind(
         state.apply(entry);
     }
     state.frame.1 = recovered.last;
-    Ok(recovered.generation)
+    Ok((recovered.generation, recovered.tail))
 }
 
 fn stored_row(path: &Path, db: &Database, thread: &ThreadId) -> Result<Thread, OpenError> {

@@ -1,4 +1,4 @@
-//! Faults that are planted on purpose, to see that tests find them.
+//! Faults that are planted on purpose, to see that tests find them; and chance that a seed decides.
 //!
 //! Only with the feature `planted-faults`, which no build for use has; without it nothing of this
 //! is compiled but a constant `false`.
@@ -17,6 +17,16 @@ pub enum Broken {
     DrainUnsynced,
     /// A drain does not say how far the tables go (W3).
     DrainWithoutSettled,
+    /// What was found is served as it is read, without making it durable (W6).
+    TrustFoundFrames,
+    /// The first write after an open goes behind the frames that were found (W6).
+    AppendBehindFrames,
+    /// A sync that failed is tried again, and what it says then is believed (W7).
+    TrySyncAgain,
+    /// A commit of the tables has one phase (W11).
+    OnePhaseCommit,
+    /// A checksum that does not fit is no error (G9).
+    SkipChecksum,
     /// A damaged frame before others is taken for a torn one (W5).
     IgnoreDamagedFrame,
     /// A journal that was not closed is opened without its log (W8).
@@ -25,9 +35,31 @@ pub enum Broken {
     SkipFolderSync,
 }
 
+impl Broken {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::SkipSync,
+        Self::TellEarly,
+        Self::StaleGeneration,
+        Self::DrainUnsynced,
+        Self::DrainWithoutSettled,
+        Self::TrustFoundFrames,
+        Self::AppendBehindFrames,
+        Self::TrySyncAgain,
+        Self::OnePhaseCommit,
+        Self::SkipChecksum,
+        Self::IgnoreDamagedFrame,
+        Self::OpenWithoutLog,
+        Self::SkipFolderSync,
+    ];
+}
+
 #[cfg(feature = "planted-faults")]
 mod switch {
-    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    };
 
     use super::Broken;
 
@@ -38,17 +70,40 @@ mod switch {
         PLANTED.store(fault.map_or(0, |f| f as u8 + 1), Ordering::SeqCst);
     }
 
+    static CHANCE: Mutex<Option<u64>> = Mutex::new(None);
+
+    /// Draws what is drawn by chance in this process from a seed; `None` for real chance. For
+    /// tests that need the same bytes twice, and do one thing after the other.
+    pub fn draw_from(seed: Option<u64>) {
+        *CHANCE.lock().unwrap_or_else(PoisonError::into_inner) = seed;
+    }
+
+    /// What the seed gives next, if there is one.
+    pub(in super::super) fn drawn<const N: usize>() -> Option<[u8; N]> {
+        let mut chance = CHANCE.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = chance.as_mut()?;
+        *seed = seed.wrapping_add(1);
+        let mut bytes = [0; N];
+        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+        Some(bytes)
+    }
+
     pub(in super::super) fn planted(fault: Broken) -> bool {
         PLANTED.load(Ordering::Relaxed) == fault as u8 + 1
     }
 }
 
 #[cfg(feature = "planted-faults")]
-pub use switch::plant;
+pub use switch::{draw_from, plant};
 #[cfg(feature = "planted-faults")]
-pub(super) use switch::planted;
+pub(super) use switch::{drawn, planted};
 
 #[cfg(not(feature = "planted-faults"))]
 pub(super) const fn planted(_fault: Broken) -> bool {
     false
+}
+
+#[cfg(not(feature = "planted-faults"))]
+pub(super) const fn drawn<const N: usize>() -> Option<[u8; N]> {
+    None
 }

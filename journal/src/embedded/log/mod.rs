@@ -13,8 +13,9 @@
 //!   is behind the mark by the function that follows a sync.
 //! - **W4** A frame is bound to its log, generation and place, and chained: [`frame`].
 //! - **W5** Only the last frame may be torn: [`recover`]. An idle log gets a mark.
-//! - **W6** Nothing is appended behind frames that were found: the first write after an open
-//!   begins a new generation, and what was found is drained with the commit that says so.
+//! - **W6** Nothing is appended behind frames that were found: the last one is made durable where
+//!   it stands before anybody hears of it, the first write after an open begins a new generation,
+//!   and what was found is drained with the commit that says so.
 //! - **W7** After a failed write or sync nothing more is written through this handle.
 //! - **W8** The tables say that the journal is not clean, and the generation, before the first
 //!   append; a generation that is missing then is an error.
@@ -29,7 +30,7 @@ use std::{io, sync::Arc};
 pub use self::segment::files_of;
 pub(super) use self::{
     frame::FrameHash,
-    recover::{Problem, newer, recover},
+    recover::{Problem, Tail, newer, recover},
     segment::{Segment, Segments},
 };
 use self::{
@@ -59,6 +60,12 @@ impl Log {
     /// Begins a generation: its first frame follows the frame `last`.
     pub(super) fn begin(log: [u8; 16], segment: Arc<Segment>, last: FrameHash) -> Self {
         Self { log, segment, at: FRAMES_AT, last, marked: true, buffer: Vec::new() }
+    }
+
+    /// Goes on behind frames that were found: a fault that is planted.
+    pub(super) fn behind(log: [u8; 16], tail: &Tail, last: FrameHash) -> io::Result<Self> {
+        let segment = Segment::again(&tail.file, tail.generation)?;
+        Ok(Self { log, segment, at: tail.end, last, marked: true, buffer: Vec::new() })
     }
 
     /// Writes a group and makes it durable: its hash. After an error nobody knows what is there.

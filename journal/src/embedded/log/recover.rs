@@ -1,6 +1,6 @@
 //! What the log has beyond the tables, after a process that did not close the journal.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, sync::Arc};
 
 use super::{
     MARK_ALIGN,
@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     embedded::{
+        disk::DiskFile,
         entry::{Entry, Place},
         planted::{Broken, planted},
         tables::Settled,
@@ -25,6 +26,33 @@ pub(in super::super) struct Recovered {
     pub(in super::super) last: FrameHash,
     /// The newest generation that has a file.
     pub(in super::super) generation: u64,
+    /// The last frame, if the tables lack it.
+    pub(in super::super) tail: Option<Tail>,
+}
+
+/// The last frame that was found, where it stands.
+#[derive(Debug)]
+pub(in super::super) struct Tail {
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) generation: u64,
+    at: u64,
+    pub(super) end: u64,
+}
+
+impl Tail {
+    /// Writes the frame again where it stands, and makes it durable: it may never have been
+    /// acknowledged, and after a sync that failed the system shows what the disk does not have.
+    /// Everything before it was acknowledged.
+    pub(in super::super) fn secure(&self) -> io::Result<()> {
+        if planted(Broken::TrustFoundFrames) || planted(Broken::AppendBehindFrames) {
+            return Ok(());
+        }
+        let length = self.end.saturating_sub(self.at);
+        let mut frame = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.file.read_at(self.at, &mut frame)?;
+        self.file.write_at(self.at, &frame)?;
+        self.file.sync()
+    }
 }
 
 /// Why the log cannot be used.
@@ -57,6 +85,7 @@ pub(in super::super) fn recover(
         met: false,
         place: settled.upto,
         entries: Vec::new(),
+        tail: None,
     };
     let mut wanted = Some(settled.generation);
     let mut newest = settled.generation;
@@ -90,7 +119,13 @@ pub(in super::super) fn recover(
         return Err(Problem::Damaged(why));
     }
     let last = reading.last.unwrap_or(settled.frame);
-    Ok(Recovered { entries: reading.entries, last, generation: newest })
+    let Reading { entries, tail, .. } = reading;
+    let tail = tail.and_then(|(generation, at, end)| {
+        let found = files.iter().find(|found| found.generation == generation)?;
+        let file = Arc::clone(&found.file);
+        Some(Tail { file, generation, at: at as u64, end: end as u64 })
+    });
+    Ok(Recovered { entries, last, generation: newest, tail })
 }
 
 /// A file of this journal with frames of a later generation than its tables know of, although they
@@ -116,6 +151,8 @@ struct Reading {
     met: bool,
     place: Place,
     entries: Vec<(Place, Entry)>,
+    /// The generation, the begin and the end of the last frame, if it is a group.
+    tail: Option<(u64, usize, usize)>,
 }
 
 impl Reading {
@@ -147,10 +184,12 @@ impl Reading {
             self.take(&frame).map_err(|why| {
                 Problem::Damaged(format!("{} at byte {at}: {why}", file.path.display()))
             })?;
+            at = at.saturating_add(frame.length);
+            let lacked = frame.title.kind == Kind::Group && !self.entries.is_empty();
+            self.tail = lacked.then_some((file.generation, begin, at));
             if frame.title.kind == Kind::Next {
                 return Ok(true);
             }
-            at = at.saturating_add(frame.length);
         }
         // A frame that cannot be read is the last one, torn and never acknowledged, unless a
         // later one stands behind it.

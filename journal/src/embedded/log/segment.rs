@@ -78,7 +78,16 @@ impl Segment {
         if planted(Broken::SkipSync) || planted(Broken::DrainUnsynced) {
             return Ok(());
         }
-        self.file.sync()
+        match self.file.sync() {
+            Err(_) if planted(Broken::TrySyncAgain) => self.file.sync(),
+            synced => synced,
+        }
+    }
+
+    /// A file that was found, to be written to again: no rule of the log allows this.
+    pub(super) fn again(file: &Arc<dyn DiskFile>, generation: u64) -> io::Result<Arc<Self>> {
+        let (file, filled) = (Arc::clone(file), AtomicU64::new(file.len()?));
+        Ok(Arc::new(Self { file, generation, filled, filling: Mutex::new(()) }))
     }
 
     /// Fills one slice ahead of `at` if that runs short; blocks for a sync.
@@ -118,8 +127,11 @@ enum Slot {
     Left,
     /// A file of ours that may be used again.
     Free(Arc<dyn DiskFile>),
-    /// A file that may hold what the tables do not have.
+    /// A file of ours that may hold what the tables do not have.
     Used(u64, Arc<dyn DiskFile>),
+    /// One that an earlier process left, and that may hold what the tables do not have. It is not
+    /// used again: nobody knows what of it is durable beside its frames.
+    Found(u64),
     /// Somebody else's: left alone.
     Taken,
 }
@@ -132,6 +144,7 @@ pub(super) struct Found {
     pub(super) log: [u8; 16],
     pub(super) generation: u64,
     pub(super) bytes: Vec<u8>,
+    pub(super) file: Arc<dyn DiskFile>,
 }
 
 /// The files beside one journal.
@@ -185,8 +198,8 @@ impl Segments {
             if of >= generation && only.is_none_or(|only| only == log) {
                 let mut bytes = vec![0; length];
                 file.read_at(0, &mut bytes)?;
-                *slot = Slot::Used(of, file);
-                found.push(Found { path, log, generation: of, bytes });
+                *slot = Slot::Found(of);
+                found.push(Found { path, log, generation: of, bytes, file });
             }
         }
         found.sort_by_key(|f| f.generation);
@@ -319,13 +332,11 @@ impl Segments {
         if begins && zero_behind { self.disk.remove(path) } else { Err(in_the_way()) }
     }
 
-    /// A file that was found holds nothing: it may be used again.
+    /// A file that was found holds nothing: it may go.
     pub(super) fn forget(&self, empty: u64) {
         for slot in &mut *self.slots() {
-            if let Slot::Used(generation, file) = slot
-                && *generation == empty
-            {
-                *slot = Slot::Free(Arc::clone(file));
+            if matches!(slot, Slot::Found(generation) if *generation == empty) {
+                *slot = Slot::Left;
             }
         }
     }
@@ -335,10 +346,12 @@ impl Segments {
         // One that was made ready for a generation that is skipped is of no use.
         drop(self.ready().take_if(|s| s.generation < before));
         for slot in &mut *self.slots() {
-            if let Slot::Used(generation, file) = slot
-                && *generation < before
-            {
-                *slot = Slot::Free(Arc::clone(file));
+            match slot {
+                Slot::Used(generation, file) if *generation < before => {
+                    *slot = Slot::Free(Arc::clone(file));
+                }
+                Slot::Found(generation) if *generation < before => *slot = Slot::Left,
+                _ => {}
             }
         }
     }
@@ -347,13 +360,17 @@ impl Segments {
     pub(in super::super) fn remove_before(&self, keep: u64) -> io::Result<()> {
         let mut removed = false;
         for (slot, name) in self.slots().iter_mut().zip(NAMES) {
-            let kept = matches!(slot, Slot::Used(generation, _) if *generation >= keep);
-            if kept || matches!(slot, Slot::Taken) {
+            let kept = match slot {
+                Slot::Used(generation, _) | Slot::Found(generation) => *generation >= keep,
+                Slot::Taken => true,
+                Slot::Left | Slot::Free(_) => false,
+            };
+            if kept {
                 continue;
             }
             let path = self.path(name);
             let gone = match slot {
-                Slot::Left => self.remove_left(&path),
+                Slot::Left | Slot::Found(_) => self.remove_left(&path),
                 _ => self.disk.remove(&path),
             };
             match gone {
