@@ -36,6 +36,6 @@ mod world;
 
 pub use durable::Durable;
 pub use random::Random;
-pub use sim_disk::{Loss, SimDisk};
+pub use sim_disk::{Change, Fault, Loss, SimDisk, Tape};
 pub use simulation::{Crash, Ran, Simulation, THREAD, Visitor};
 pub use world::{Fate, Gate, World};

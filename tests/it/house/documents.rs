@@ -29,7 +29,8 @@ const NOT_RUN: &[(&str, &str)] = &[
 const RUN_ELSEWHERE: &[(&str, &str)] = &[
     ("docs/reference/cli.md", "cli/tests/it/docs.rs"),
     ("docs/start/README.md", "tests/it/start.rs"),
-    ("docs/internals/log.md", "tests/power/main.rs"),
+    ("docs/internals/log.md", "tests/simulation/tests/rigs/main.rs"),
+    ("docs/reference/crashes.md", ".ci/run"),
 ];
 
 /// What a fenced block holds.

@@ -4,24 +4,22 @@ use std::path::Path;
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, StoreError},
-    embedded::{CreateOptions, Embedded},
     id::ThreadId,
     record::Role,
 };
+use deedbook_simulation::book::{
+    BOOK, Model, create, everything, one_more, open, pen, wait, write,
+};
 use harness::{Loss, Random, SimDisk};
 
-use crate::{
-    alone,
-    work::{BOOK, Model, everything, one_more, open, options, pen, wait, write},
-};
+use crate::alone;
 
 const SECRET: &[u8] = b"what must go";
 
 /// A disk on which a payload was drained, and then erased.
 fn erased() -> SimDisk {
     let disk = SimDisk::default();
-    let book =
-        Embedded::create(Path::new(BOOK), CreateOptions::new().open(options(&disk))).unwrap();
+    let book = create(&disk).unwrap();
     wait(async {
         let (mut own, mut append) = pen(&book, "t").await.unwrap();
         write(&mut own, &mut append, SECRET);
@@ -48,7 +46,7 @@ fn recorded_and_not_carried_out(disk: &SimDisk) -> (usize, usize) {
         let tables = image.read(Path::new(BOOK))?;
         let place = tables.windows(SECRET.len()).position(|bytes| bytes == SECRET)?;
         let model = wait(everything(&open(&image).ok()?)).unwrap();
-        let payload = model.0.get("t")?.0.first()?;
+        let payload = model.0.get("t")?.payloads.first()?;
         payload.is_none().then_some((at, place))
     });
     found.unwrap()
@@ -68,7 +66,7 @@ fn it_is_carried_out_by_the_next_process() {
     drop(book);
     image.unlock();
     let model = wait(everything(&open(&image).unwrap())).unwrap();
-    assert_eq!(model.0["t"].0, [None, Some(b"erased".to_vec())]);
+    assert_eq!(model.0["t"].payloads, [None, Some((*b"erased").into())]);
 }
 
 #[test]
@@ -77,7 +75,7 @@ fn damage_where_it_was_does_not_hold_up_the_rest() {
     let disk = erased();
     let (at, place) = recorded_and_not_carried_out(&disk);
     let image = disk.after_power_loss(at, Loss::Everything, &mut Random::new(1));
-    image.flip(Path::new(BOOK), place);
+    image.edit(Path::new(BOOK), |bytes| bytes[place] ^= 1);
     let book = open(&image).unwrap();
     let t = ThreadId::new("t").unwrap();
     wait(async {
