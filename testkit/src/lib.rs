@@ -11,6 +11,7 @@
 //! - nothing was done whose intent is not in the journal;
 //! - no step is recorded as done that never happened;
 //! - an `at_most_once` step was asked for once; where its outcome is not known, it is in doubt;
+//! - a request that was on its way when the process died has not been sent again too early;
 //! - the program comes to its end, with the result that it has without the crash.
 //!
 //! Bodies must wait for nothing but their downstreams: a body that reads a real clock or socket

@@ -5,6 +5,7 @@ use std::{
     fmt::{self, Debug, Display},
     future::Future,
     sync::Arc,
+    time::Duration,
 };
 
 use crate::{
@@ -19,6 +20,10 @@ const RUNS_MAX: u32 = 10;
 
 /// Orders in which answers come, unless set.
 const ORDERS: u64 = 4;
+
+/// How long a request may be on its way whose sender is gone, unless set: a third of the least
+/// *quiet* that a step has by default.
+const ON_ITS_WAY: Duration = Duration::from_secs(20);
 
 /// The row of the run that is the measure of the others.
 const CALM: &str = "nothing crashes";
@@ -72,6 +77,7 @@ where
 #[must_use]
 pub struct CrashMatrix {
     orders: u64,
+    on_its_way: Duration,
     prepare: Arc<dyn Fn(&World) + Send + Sync>,
 }
 
@@ -90,12 +96,19 @@ impl Default for CrashMatrix {
 impl CrashMatrix {
     /// The defaults.
     pub fn new() -> Self {
-        Self { orders: ORDERS, prepare: Arc::new(|_| {}) }
+        Self { orders: ORDERS, on_its_way: ON_ITS_WAY, prepare: Arc::new(|_| {}) }
     }
 
     /// How many orders of answers are tried. More find rarer races.
     pub fn orders(mut self, orders: u64) -> Self {
         self.orders = orders.max(1);
+        self
+    }
+
+    /// How long a request may be on its way whose sender is gone: 20 s, unless set. A step under
+    /// `reconcile` that asks before that ([`quiet`](deedbook::Step::quiet)) is found out.
+    pub fn on_its_way(mut self, time: Duration) -> Self {
+        self.on_its_way = time;
         self
     }
 
@@ -195,7 +208,7 @@ impl CrashMatrix {
         T: Debug,
         E: Display,
     {
-        let world = World::new(seed, point);
+        let world = World::new(seed, point, self.on_its_way);
         (self.prepare)(&world);
         let mut run = Run::default();
         let mut ended = None;

@@ -41,9 +41,6 @@ pub(crate) enum Point {
 const IDENTITY: StoreIdentity =
     StoreIdentity { log_id: [1; 16], namespace: [2; 16], secret: [3; 32] };
 
-/// How long a request may be on its way whose sender is gone.
-const ON_ITS_WAY: Duration = Duration::from_secs(20);
-
 /// The world outside of the code under test: a journal, a clock and [`Downstream`]s, all of which
 /// outlive a crash. Cheap to clone.
 ///
@@ -70,6 +67,8 @@ pub(crate) struct State {
     writes: Vec<String>,
     pub(crate) services: BTreeMap<String, Service>,
     requests: Vec<String>,
+    /// How long a request is on its way whose sender is gone.
+    on_its_way: Duration,
     /// Requests and answers that wait for their turn.
     gates: BTreeMap<u64, Gate>,
     gates_made: u64,
@@ -100,7 +99,7 @@ impl std::fmt::Debug for Late {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, point: Point) -> Self {
+    pub(crate) fn new(seed: u64, point: Point, on_its_way: Duration) -> Self {
         let state = State {
             point,
             crashing: false,
@@ -110,6 +109,7 @@ impl World {
             writes: Vec::new(),
             services: BTreeMap::new(),
             requests: Vec::new(),
+            on_its_way,
             gates: BTreeMap::new(),
             gates_made: 0,
             on_their_way: Vec::new(),
@@ -349,7 +349,7 @@ impl State {
 
     /// A request goes on without its sender.
     pub(crate) fn send_late(&mut self, now: StoreTime, late: Late) {
-        self.on_their_way.push((now.after(ON_ITS_WAY), late));
+        self.on_their_way.push((now.after(self.on_its_way), late));
     }
 }
 

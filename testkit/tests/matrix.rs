@@ -234,3 +234,25 @@ fn a_race_is_told_and_is_no_fault() {
     assert!(matrix.is_fine(), "{matrix}");
     assert!(matrix.to_string().contains("decides the result"), "{matrix}");
 }
+
+#[test]
+fn a_probe_that_asks_too_early_is_found() {
+    let with = |quiet: u64| {
+        explore(
+            CrashMatrix::new()
+                .orders(1)
+                .on_its_way(Duration::from_secs(30))
+                .prepare(|world| drop(world.downstream("mail").without_keys())),
+            body(move |ctx, world| async move {
+                let mail = world.downstream("mail");
+                let asks = mail.clone();
+                let tell =
+                    ctx.step("tell").reconcile(async move |op| Ok(asks.find(op.key()).await?));
+                let tell = tell.quiet(Duration::from_secs(quiet));
+                tell.run(&1, async |op| Ok(mail.perform(op.key(), || 4).await?)).await
+            }),
+        )
+    };
+    wrong(&with(10), "tell#0 (reconcile) was done 2 times");
+    assert!(with(60).is_fine());
+}

@@ -1,11 +1,12 @@
 //! The agent: one workflow that assesses, asks a person where needed, pays, waits, and tells the
 //! customer.
 //!
-//! In reading order: this file is the workflow; [`outbox`] is where its letters go; [`holds`] are
-//! the instants at which the story kills it; [`note`] is what agent and story say to each other;
+//! In reading order: this file is the workflow; [`hands`] are what it does to the world;
+//! [`outbox`] is where its letters go; [`holds`] are the instants at which the story kills it; [`note`] is what agent and story say to each other;
 //! [`process`] is the child process around it all, and [`desk`] what is under way in it.
 
 pub mod desk;
+pub mod hands;
 pub mod holds;
 pub mod note;
 pub mod outbox;
@@ -19,12 +20,12 @@ use deedbook::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::bank::{Bank, BankError, Mode, Receipt};
+use crate::bank::{BankError, Mode, Receipt};
 use crate::judge::{Judge, Verdict};
 use crate::requests::Refund;
 
+use hands::{Letters, Payments};
 use holds::{Holds, Point};
-use outbox::Outbox;
 
 /// The approval's name; its only request in a thread is [`APPROVAL_REQUEST`].
 const APPROVAL: &str = "refund";
@@ -91,13 +92,13 @@ struct Shown<'a> {
     why: &'a str,
 }
 
-/// The agent's hands: nothing in here is recorded.
+/// The agent, with its hands: nothing in here is recorded.
 #[derive(Clone)]
 pub struct RefundAgent {
     judge: Arc<dyn Judge>,
-    bank: Bank,
+    bank: Arc<dyn Payments>,
     bank_mode: Mode,
-    outbox: Arc<Outbox>,
+    outbox: Arc<dyn Letters>,
     holds: Arc<Holds>,
     settle: Duration,
 }
@@ -116,9 +117,9 @@ impl RefundAgent {
     /// says), waits for `settle` after a payment, and writes its letters into `outbox`.
     pub fn new(
         judge: Arc<dyn Judge>,
-        bank: Bank,
+        bank: Arc<dyn Payments>,
         bank_mode: Mode,
-        outbox: Arc<Outbox>,
+        outbox: Arc<dyn Letters>,
         settle: Duration,
     ) -> Self {
         Self { judge, bank, bank_mode, outbox, holds: Arc::default(), settle }

@@ -96,8 +96,9 @@ pub async fn work(options: Options) -> Result<(), AgentError> {
     let holds = Arc::new(Holds::new(options.crash_at.clone()));
     let judge = RuleJudge::new().thinking(Duration::from_millis(options.thinking_ms));
     let settle = Duration::from_millis(options.settle_ms);
-    let agent = RefundAgent::new(Arc::new(judge), bank, options.bank_mode, outbox, settle)
-        .held_at(Arc::clone(&holds));
+    let agent =
+        RefundAgent::new(Arc::new(judge), Arc::new(bank), options.bank_mode, outbox, settle)
+            .held_at(Arc::clone(&holds));
     let path = options.journal.clone();
     let journal = |source| AgentError::Journal { path: path.clone(), source };
     let book = Deedbook::open_or_create(&options.journal)

@@ -9,6 +9,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test ends at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "real processes live in real time")]
 
+mod crashes;
 mod durability;
 mod faults;
 mod keys;
