@@ -1,10 +1,12 @@
 //! A service on the other side of the wire: a ledger of effects, by operation key.
 
-use std::{any::Any, collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use deedbook::{Probe, StoreTime};
+use deedbook::{Probe, StoreTime, ValueLimits};
+use deedbook_journal::value::{decode, encode};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::world::{Arrival, Befalls, Late, State, World};
+use crate::world::{Befalls, Late, State, World};
 
 /// A service that the code under test calls: a bank, a mail server, a cluster.
 ///
@@ -15,7 +17,7 @@ use crate::world::{Arrival, Befalls, Late, State, World};
 /// ```no_run
 /// # use deedbook::{Operation, StepError};
 /// # async fn pay(bank: deedbook_testkit::Downstream, op: Operation) -> Result<String, StepError> {
-/// let receipt = bank.perform(op.key(), || "receipt".to_owned()).await?;
+/// let receipt = bank.perform(op.key(), "receipt".to_owned()).await?;
 /// # Ok(receipt) }
 /// ```
 #[derive(Clone, Debug)]
@@ -25,27 +27,23 @@ pub struct Downstream {
 }
 
 /// What is behind a downstream.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Service {
     ignores_keys: bool,
     forgets_after: Option<Duration>,
     refusals: u32,
     silences: u32,
-    pub(crate) entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, Entry>,
 }
 
 /// What a service knows of a key.
-pub(crate) struct Entry {
-    answer: Arc<dyn Any + Send + Sync>,
-    at: StoreTime,
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    /// MessagePack.
+    answer: Vec<u8>,
+    at: u64,
     /// How often it was done.
-    pub(crate) effects: u32,
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("effects", &self.effects).finish_non_exhaustive()
-    }
+    effects: u32,
 }
 
 /// A call of a downstream that brought no answer.
@@ -56,7 +54,8 @@ pub enum DownstreamError {
     AnswerLost,
     /// It said no, and did nothing.
     Refused,
-    /// It does not answer under this key what is expected here: it was used for something else.
+    /// It does not answer under this key what is expected here: it was used for something else,
+    /// or the answer is of a kind that cannot be stored.
     OtherAnswer,
 }
 
@@ -73,7 +72,7 @@ impl fmt::Display for DownstreamError {
         f.write_str(match self {
             Self::AnswerLost => "the connection was lost before the answer came",
             Self::Refused => "refused; nothing was done",
-            Self::OtherAnswer => "the key belongs to another request",
+            Self::OtherAnswer => "the answer under this key is of another kind",
         })
     }
 }
@@ -85,48 +84,51 @@ impl Downstream {
         Self { world, name: name.into() }
     }
 
-    fn set(self, set: impl FnOnce(&mut Service)) -> Self {
-        self.world.state().service(&self.name, set);
-        self
+    fn set<T>(&self, set: impl FnOnce(&mut Service) -> T) -> T {
+        self.world.state().service(&self.name, set)
     }
 
     /// It has never heard of keys: every request has its effect.
     #[must_use]
     pub fn without_keys(self) -> Self {
-        self.set(|service| service.ignores_keys = true)
+        self.set(|service| service.ignores_keys = true);
+        self
     }
 
     /// It forgets keys so long after it saw them first, as many providers do after 24 hours.
     #[must_use]
     pub fn forgets_keys_after(self, window: Duration) -> Self {
-        self.set(|service| service.forgets_after = Some(window))
+        self.set(|service| service.forgets_after = Some(window));
+        self
     }
 
     /// It refuses the next requests, without an effect.
     pub fn refuse_next(&self, requests: u32) {
-        self.world.state().service(&self.name, |service| service.refusals = requests);
+        self.set(|service| service.refusals = requests);
     }
 
     /// It does what the next requests ask for, and never answers them.
     pub fn silent_next(&self, requests: u32) {
-        self.world.state().service(&self.name, |service| service.silences = requests);
+        self.set(|service| service.silences = requests);
     }
 
-    /// Asks for an effect under this operation key, and waits for the answer, which `answer`
-    /// makes where the effect is had. Dropped before that, the request may still arrive.
+    /// Asks for an effect under this operation key, and waits for its answer: `answer`, or the one
+    /// that this key had before. Dropped before that, the request may still arrive.
     ///
     /// # Errors
     /// See [`DownstreamError`].
-    pub async fn perform<T: Clone + Send + Sync + 'static>(
+    pub async fn perform<T: Serialize + DeserializeOwned>(
         &self,
         key: &str,
-        answer: impl FnOnce() -> T + Send + 'static,
+        answer: T,
     ) -> Result<T, DownstreamError> {
         let befalls = self.world.state().request(format!("{} {key}", self.name));
         if befalls == Befalls::CrashBefore {
             return self.world.crash().await;
         }
-        let late = Late(self.effect(key, answer));
+        let answer = encode(&answer, &ValueLimits::new());
+        let answer = answer.map_err(|_| DownstreamError::OtherAnswer)?;
+        let late = Late { service: self.name.to_string(), key: key.to_owned(), answer };
         let mut travelling = Travelling { world: &self.world, late: Some(late) };
         if befalls == Befalls::CrashOnItsWay {
             travelling.send_late();
@@ -140,8 +142,8 @@ impl Downstream {
             if state.service(&self.name, |s| take_one(&mut s.refusals)) {
                 return Err(DownstreamError::Refused);
             }
-            if let Some(Late(arrived)) = arrived {
-                arrived(&mut state, now);
+            if let Some(late) = arrived {
+                state.receive(late, now);
             }
             state.service(&self.name, |s| take_one(&mut s.silences))
         };
@@ -159,10 +161,7 @@ impl Downstream {
     ///
     /// # Errors
     /// [`DownstreamError::OtherAnswer`] if it answers with something that is no `T`.
-    pub async fn find<T: Clone + Send + Sync + 'static>(
-        &self,
-        key: &str,
-    ) -> Result<Probe<T>, DownstreamError> {
+    pub async fn find<T: DeserializeOwned>(&self, key: &str) -> Result<Probe<T>, DownstreamError> {
         self.world.gate().await;
         Ok(self.known(key)?.map_or(Probe::DidNotHappen, Probe::Happened))
     }
@@ -170,63 +169,42 @@ impl Downstream {
     /// How often something was done under this key.
     #[must_use]
     pub fn effects(&self, key: &str) -> u32 {
-        let count = |service: &mut Service| service.entries.get(key).map_or(0, |e| e.effects);
-        self.world.state().service(&self.name, count)
+        self.set(|service| service.entries.get(key).map_or(0, |entry| entry.effects))
     }
 
     /// How often something was done, in all.
     #[must_use]
     pub fn all_effects(&self) -> u32 {
-        let sum = |service: &mut Service| service.entries.values().map(|e| e.effects).sum();
-        self.world.state().service(&self.name, sum)
+        self.set(|service| service.effects().map(|(_, effects)| effects).sum())
     }
 
-    fn known<T: Clone + 'static>(&self, key: &str) -> Result<Option<T>, DownstreamError> {
-        let find = |service: &mut Service| service.entries.get(key).map(|e| Arc::clone(&e.answer));
-        let Some(answer) = self.world.state().service(&self.name, find) else {
+    fn known<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, DownstreamError> {
+        let find = |service: &mut Service| service.entries.get(key).map(|e| e.answer.clone());
+        let Some(answer) = self.set(find) else {
             return Ok(None);
         };
-        let answer = answer.downcast_ref::<T>().cloned();
-        answer.map(Some).ok_or(DownstreamError::OtherAnswer)
-    }
-
-    /// What happens where the request arrives.
-    fn effect<T: Send + Sync + 'static>(
-        &self,
-        key: &str,
-        answer: impl FnOnce() -> T + Send + 'static,
-    ) -> Arrival {
-        let (name, key) = (Arc::clone(&self.name), key.to_owned());
-        Box::new(move |state, now| {
-            state.service(&name, |service| service.receive(key, now, || Arc::new(answer())));
-        })
-    }
-}
-
-impl State {
-    pub(crate) fn service<T>(&mut self, name: &str, with: impl FnOnce(&mut Service) -> T) -> T {
-        with(self.services.entry(name.to_owned()).or_default())
+        let answer = decode(&answer, &ValueLimits::new());
+        answer.map(Some).map_err(|_| DownstreamError::OtherAnswer)
     }
 }
 
 impl Service {
-    fn receive(
-        &mut self,
-        key: String,
-        now: StoreTime,
-        answer: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
-    ) {
+    /// A request arrives.
+    pub(crate) fn receive(&mut self, key: String, answer: Vec<u8>, now: StoreTime) {
         let (ignores, window) = (self.ignores_keys, self.forgets_after);
         let Some(known) = self.entries.get_mut(&key) else {
-            self.entries.insert(key, Entry { answer: answer(), at: now, effects: 1 });
+            self.entries.insert(key, Entry { answer, at: now.0, effects: 1 });
             return;
         };
-        let forgotten = window.is_some_and(|window| now.since(known.at) >= window);
-        if ignores || forgotten {
-            known.effects += 1;
-            known.answer = answer();
-            known.at = now;
+        let forgets = window.is_some_and(|window| now.since(StoreTime(known.at)) >= window);
+        if ignores || forgets {
+            *known = Entry { answer, at: now.0, effects: known.effects + 1 };
         }
+    }
+
+    /// How often something was done, by key.
+    pub(crate) fn effects(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.entries.iter().map(|(key, entry)| (key.as_str(), entry.effects))
     }
 }
 
@@ -259,4 +237,13 @@ fn take_one(count: &mut u32) -> bool {
     let any = *count > 0;
     *count = count.saturating_sub(1);
     any
+}
+
+impl State {
+    /// The service of this name. It is kept as it is then.
+    fn service<T>(&mut self, name: &str, with: impl FnOnce(&mut Service) -> T) -> T {
+        let done = with(self.kept.services.entry(name.to_owned()).or_default());
+        self.keep();
+        done
+    }
 }

@@ -1,8 +1,11 @@
-//! The journal of a world: the home in memory, which notes what each write held.
+//! The journal of a world: a home that notes what each write held, and stops at one of them.
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,15 +18,30 @@ use deedbook_journal::{
     id::{Epoch, LogIndex, Position},
     record::{Header, Role},
 };
-use deedbook_memory::{MemoryHome, MemorySnapshot};
+
+use crate::world::World;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
 /// A home that notes its writes.
 #[derive(Debug)]
 pub(crate) struct Noted {
-    home: MemoryHome,
+    world: World,
+    home: Arc<dyn Checkpointer>,
+    stop: Option<Stop>,
+    stopped: AtomicBool,
+    /// Calls that have begun and not ended.
+    at_work: AtomicU64,
     noted: Mutex<Notes>,
+}
+
+/// At which write a home stops.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stop {
+    /// Its number.
+    pub(crate) at: u64,
+    /// Whether it is made durable before that.
+    pub(crate) kept: bool,
 }
 
 #[derive(Debug, Default)]
@@ -34,16 +52,39 @@ struct Notes {
 }
 
 impl Noted {
-    pub(crate) fn new(home: MemoryHome) -> Self {
-        Self { home, noted: Mutex::default() }
+    pub(crate) fn new(world: World, home: Arc<dyn Checkpointer>, stop: Option<Stop>) -> Self {
+        let stopped = AtomicBool::new(false);
+        Self { world, home, stop, stopped, at_work: AtomicU64::new(0), noted: Mutex::default() }
     }
 
-    pub(crate) fn snapshot(&self) -> MemorySnapshot {
-        self.home.snapshot()
-    }
-
+    /// Whether it has stopped. Nothing that is asked of it then comes back.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.home.has_stopped()
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Whether somebody waits for it.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::SeqCst) > 0
+    }
+
+    /// Makes a call, which does not come back if the home has stopped by then.
+    fn call<'a, T: Send + 'a>(&'a self, call: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
+        Box::pin(async move {
+            let _at_work = AtWork::begin(&self.at_work);
+            if self.has_stopped() {
+                return self.crash().await;
+            }
+            let answer = call.await;
+            if self.has_stopped() {
+                return self.crash().await;
+            }
+            answer
+        })
+    }
+
+    async fn crash<T>(&self) -> T {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.world.crash().await
     }
 
     /// What each write held, in their order.
@@ -51,7 +92,8 @@ impl Noted {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).writes.clone()
     }
 
-    fn note(&self, group: &[Append]) {
+    /// Notes a write; says its number.
+    fn note(&self, group: &[Append]) -> u64 {
         let mut notes = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let mut words = Vec::new();
         for record in group.iter().flat_map(|append| &append.records) {
@@ -71,6 +113,23 @@ impl Noted {
             words.push(format!("{}{step}", header.kind.as_str()));
         }
         notes.writes.push(words.join(", "));
+        notes.writes.len() as u64 - 1
+    }
+}
+
+/// A call, for as long as it lives.
+struct AtWork<'h>(&'h AtomicU64);
+
+impl<'h> AtWork<'h> {
+    fn begin(count: &'h AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -80,12 +139,19 @@ impl Checkpointer for Noted {
     }
 
     fn now(&self) -> BoxFuture<'_, Result<StoreTime>> {
-        self.home.now()
+        self.call(self.home.now())
     }
 
     fn append(&self, group: Vec<Append>) -> BoxFuture<'_, Vec<Result<Position>>> {
-        self.note(&group);
-        self.home.append(group)
+        Box::pin(async move {
+            let number = self.note(&group);
+            let stop = self.stop.filter(|stop| stop.at == number);
+            if stop.is_some_and(|stop| !stop.kept) {
+                return self.crash().await;
+            }
+            let results = self.call(self.home.append(group)).await;
+            if stop.is_some() { self.crash().await } else { results }
+        })
     }
 
     fn read<'a>(
@@ -94,15 +160,15 @@ impl Checkpointer for Noted {
         from: Position,
         bytes_max: usize,
     ) -> BoxFuture<'a, Result<RecordPage>> {
-        self.home.read(thread, from, bytes_max)
+        self.call(self.home.read(thread, from, bytes_max))
     }
 
     fn post<'a>(&'a self, to: &'a ThreadId, message: Message) -> BoxFuture<'a, Result<Posted>> {
-        self.home.post(to, message)
+        self.call(self.home.post(to, message))
     }
 
     fn inbox<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Message>>> {
-        self.home.inbox(thread)
+        self.call(self.home.inbox(thread))
     }
 
     fn claim<'a>(
@@ -111,7 +177,7 @@ impl Checkpointer for Noted {
         holder: &'a str,
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<Lease>>> {
-        self.home.claim(which, holder, ttl)
+        self.call(self.home.claim(which, holder, ttl))
     }
 
     fn renew<'a>(
@@ -119,7 +185,7 @@ impl Checkpointer for Noted {
         leases: &'a [(ThreadId, Epoch)],
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<Option<StoreTime>>>> {
-        self.home.renew(leases, ttl)
+        self.call(self.home.renew(leases, ttl))
     }
 
     fn list<'a>(
@@ -128,11 +194,11 @@ impl Checkpointer for Noted {
         after: Option<&'a ThreadId>,
         max: usize,
     ) -> BoxFuture<'a, Result<Page<ThreadInfo, ThreadId>>> {
-        self.home.list(filter, after, max)
+        self.call(self.home.list(filter, after, max))
     }
 
     fn log(&self, from: LogIndex, max: usize) -> BoxFuture<'_, Result<Page<LogEntry, LogIndex>>> {
-        self.home.log(from, max)
+        self.call(self.home.log(from, max))
     }
 
     fn erase<'a>(
@@ -142,10 +208,10 @@ impl Checkpointer for Noted {
         role: Role,
         note: Append,
     ) -> BoxFuture<'a, Result<Position>> {
-        self.home.erase(thread, n, role, note)
+        self.call(self.home.erase(thread, n, role, note))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.home.close()
+        self.call(self.home.close())
     }
 }

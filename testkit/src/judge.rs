@@ -7,7 +7,6 @@ use deedbook_journal::{
     policy::Policy,
     record::{Header, Kind},
 };
-use deedbook_memory::{MemoryHome, MemorySnapshot};
 
 use crate::world::World;
 
@@ -29,15 +28,17 @@ struct Step {
     done: bool,
 }
 
-/// Reads a journal.
-pub(crate) fn read(snapshot: MemorySnapshot) -> Result<Book, String> {
+/// Reads the journal of a world in which nothing runs.
+pub(crate) fn read(world: &World) -> Result<Book, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let home = MemoryHome::from_snapshot(snapshot, None);
-    runtime.block_on(read_all(&home))
+    let home = world.state().place().open(None)?;
+    let book = runtime.block_on(read_all(&*home));
+    world.state().place().end();
+    book
 }
 
-async fn read_all(home: &MemoryHome) -> Result<Book, String> {
+async fn read_all(home: &dyn Checkpointer) -> Result<Book, String> {
     let mut book = Book::default();
     let mut after = None;
     loop {
@@ -124,7 +125,7 @@ impl Book {
 
     fn asked_twice(&self, world: &World) -> Vec<String> {
         let mut asked: BTreeMap<String, u32> = BTreeMap::new();
-        for request in world.requests() {
+        for request in &world.state().kept.requests {
             if let Some((_, key)) = request.rsplit_once(' ') {
                 *asked.entry(key.to_owned()).or_default() += 1;
             }
@@ -147,8 +148,8 @@ impl Book {
 pub(crate) fn effects(world: &World) -> BTreeMap<String, u32> {
     let state = world.state();
     let mut effects = BTreeMap::new();
-    for (key, entry) in state.services.values().flat_map(|service| &service.entries) {
-        *effects.entry(key.clone()).or_default() += entry.effects;
+    for (key, times) in state.kept.services.values().flat_map(|service| service.effects()) {
+        *effects.entry(key.to_owned()).or_default() += times;
     }
     effects
 }

@@ -14,19 +14,24 @@
 //! - a request that was on its way when the process died has not been sent again too early;
 //! - the program comes to its end, with the result that it has without the crash.
 //!
+//! [`kill_matrix`] does the same with real processes, a journal on disk, and SIGKILL.
+//!
 //! Bodies must wait for nothing but their downstreams: a body that reads a real clock or socket
 //! makes time pass before it is done. One thread runs everything, and equal seeds run equally.
 
 mod downstream;
 mod home;
 mod judge;
+mod kill;
 mod life;
 mod matrix;
+mod place;
 mod random;
 mod report;
 mod world;
 
 pub use downstream::{Downstream, DownstreamError};
+pub use kill::kill_matrix;
 pub use matrix::{CrashMatrix, crash_matrix};
 pub use report::Matrix;
 pub use world::World;

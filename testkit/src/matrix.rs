@@ -11,6 +11,7 @@ use std::{
 use crate::{
     judge,
     life::{Lived, live},
+    place::Place,
     report::{Cell, Matrix, Order, Row},
     world::{Point, World},
 };
@@ -49,7 +50,7 @@ const CALM: &str = "nothing crashes";
 ///     async fn run(&self, ctx: Context, amount: &u32) -> Result<String> {
 ///         let bank = self.world.downstream("bank");
 ///         let pay = ctx.step("pay").idempotent();
-///         pay.run(amount, async |op| Ok(bank.perform(op.key(), || "paid".to_owned()).await?)).await
+///         pay.run(amount, async |op| Ok(bank.perform(op.key(), "paid".to_owned()).await?)).await
 ///     }
 /// }
 ///
@@ -77,8 +78,8 @@ where
 #[must_use]
 pub struct CrashMatrix {
     orders: u64,
-    on_its_way: Duration,
-    prepare: Arc<dyn Fn(&World) + Send + Sync>,
+    pub(crate) on_its_way: Duration,
+    pub(crate) prepare: Arc<dyn Fn(&World) + Send + Sync>,
 }
 
 impl Debug for CrashMatrix {
@@ -168,34 +169,11 @@ impl CrashMatrix {
         E: Display,
     {
         let calm = self.at(seed, Point::Nowhere, program, &BTreeMap::new());
-        let (writes, requests) = (calm.writes.clone(), calm.requests.clone());
-        let (result, usual) = (calm.result.clone(), calm.effects.clone());
-        let cells = vec![("", calm.cell(&result))];
-        let mut order = Order { seed, result, rows: vec![Row { what: CALM.into(), cells }] };
-        let mut row = |what: String, points: &[(&'static str, Point)]| {
-            let run = |point| self.at(seed, point, program, &usual).cell(&order.result);
-            let cells = points.iter().map(|(name, point)| (*name, run(*point))).collect();
-            order.rows.push(Row { what, cells });
-        };
-        for (at, what) in (0..).zip(&writes) {
-            let points =
-                [("lost", Point::WriteLost(at)), ("kept, unheard", Point::WriteUnheard(at))];
-            row(format!("write {at}: {what}"), &points);
-        }
-        for (at, what) in (0..).zip(&requests) {
-            let points = [
-                ("before it", Point::BeforeEffect(at)),
-                ("on its way", Point::OnItsWay(at)),
-                ("after it", Point::AfterEffect(at)),
-                ("answer lost", Point::AnswerLost(at)),
-            ];
-            row(format!("request {at}: {what}"), &points);
-        }
-        order
+        Order::of(seed, &calm, |point| self.at(seed, point, program, &calm.effects))
     }
 
     /// Runs the program in a world of its own until it ends, with this point in its way.
-    fn at<F, Fut, T, E>(
+    pub(crate) fn at<F, Fut, T, E>(
         &self,
         seed: u64,
         point: Point,
@@ -208,7 +186,7 @@ impl CrashMatrix {
         T: Debug,
         E: Display,
     {
-        let world = World::new(seed, point, self.on_its_way);
+        let world = World::new(seed, point, self.on_its_way, Place::memory());
         (self.prepare)(&world);
         let mut run = Run::default();
         let mut ended = None;
@@ -228,7 +206,7 @@ impl CrashMatrix {
                     let open = book(&world).open.join("; ");
                     run.wrongs.push(format!("it goes nowhere: {open}"));
                 }
-                Err(error) => run.wrongs.push(format!("no async runtime: {error}")),
+                Err(why) => run.wrongs.push(why),
             }
             break;
         }
@@ -246,18 +224,23 @@ impl CrashMatrix {
 const AN_ERROR: &str = "an error: ";
 
 /// What came of a program and the world it ran in.
-#[derive(Debug, Default)]
-struct Run {
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Run {
     result: String,
     doubt: bool,
-    wrongs: Vec<String>,
+    pub(crate) wrongs: Vec<String>,
     writes: Vec<String>,
     requests: Vec<String>,
-    effects: BTreeMap<String, u32>,
+    pub(crate) effects: BTreeMap<String, u32>,
 }
 
 impl Run {
-    fn judge(
+    /// One of which only this is known.
+    pub(crate) fn gone_wrong(why: String) -> Self {
+        Self { wrongs: vec![why], ..Self::default() }
+    }
+
+    pub(crate) fn judge(
         &mut self,
         world: &World,
         ended: Option<Result<String, String>>,
@@ -279,7 +262,7 @@ impl Run {
             },
             None => request,
         };
-        self.requests = world.requests().into_iter().map(named).collect();
+        self.requests = world.state().kept.requests.clone().into_iter().map(named).collect();
         self.effects = judge::effects(world);
     }
 
@@ -294,7 +277,36 @@ impl Run {
     }
 }
 
-fn book(world: &World) -> judge::Book {
-    let book = world.durable().map(judge::read);
-    book.and_then(Result::ok).unwrap_or_default()
+impl Order {
+    /// What `run` makes of each point of a run without a crash.
+    pub(crate) fn of(seed: u64, calm: &Run, mut run: impl FnMut(Point) -> Run) -> Self {
+        let result = calm.result.clone();
+        let cells = vec![("", calm.clone().cell(&result))];
+        let mut rows = vec![Row { what: CALM.into(), cells }];
+        let mut row = |what: String, points: &[(&'static str, Point)]| {
+            let mut cell = |point| run(point).cell(&result);
+            let cells = points.iter().map(|(name, point)| (*name, cell(*point))).collect();
+            rows.push(Row { what, cells });
+        };
+        for (at, what) in (0..).zip(&calm.writes) {
+            let points =
+                [("lost", Point::WriteLost(at)), ("kept, unheard", Point::WriteUnheard(at))];
+            row(format!("write {at}: {what}"), &points);
+        }
+        for (at, what) in (0..).zip(&calm.requests) {
+            let points = [
+                ("before it", Point::BeforeEffect(at)),
+                ("on its way", Point::OnItsWay(at)),
+                ("after it", Point::AfterEffect(at)),
+                ("answer lost", Point::AnswerLost(at)),
+            ];
+            row(format!("request {at}: {what}"), &points);
+        }
+        Self { seed, result, rows }
+    }
+}
+
+/// What the journal of a world says in which nothing runs.
+pub(crate) fn book(world: &World) -> judge::Book {
+    judge::read(world).unwrap_or_default()
 }

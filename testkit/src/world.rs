@@ -2,24 +2,26 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     future::{Future, pending, poll_fn},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Poll, Waker},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use deedbook::{Builder, Clock, Deedbook, StoreTime, VirtualClock, checkpointer::StoreIdentity};
-use deedbook_memory::{LastAppend, MemoryHome, MemoryOptions, MemorySnapshot};
+use deedbook::{Builder, Clock, Deedbook, StoreTime, VirtualClock};
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::{
     downstream::{Downstream, Service},
-    home::Noted,
+    home::{Noted, Stop},
+    place::Place,
     random::Random,
 };
 
 /// Where a run crashes, or what else befalls it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
     /// Nothing does.
     Nowhere,
@@ -37,9 +39,36 @@ pub(crate) enum Point {
     AnswerLost(u64),
 }
 
-/// Equal in all worlds, so that operations have the same keys in all of them.
-const IDENTITY: StoreIdentity =
-    StoreIdentity { log_id: [1; 16], namespace: [2; 16], secret: [3; 32] };
+impl Point {
+    /// For a child process.
+    pub(crate) fn to_text(self) -> String {
+        let (word, at) = match self {
+            Self::Nowhere => ("nowhere", 0),
+            Self::WriteLost(at) => ("write-lost", at),
+            Self::WriteUnheard(at) => ("write-unheard", at),
+            Self::BeforeEffect(at) => ("before-effect", at),
+            Self::OnItsWay(at) => ("on-its-way", at),
+            Self::AfterEffect(at) => ("after-effect", at),
+            Self::AnswerLost(at) => ("answer-lost", at),
+        };
+        format!("{word} {at}")
+    }
+
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let (word, at) = text.split_once(' ')?;
+        let at = at.parse().ok()?;
+        Some(match word {
+            "nowhere" => Self::Nowhere,
+            "write-lost" => Self::WriteLost(at),
+            "write-unheard" => Self::WriteUnheard(at),
+            "before-effect" => Self::BeforeEffect(at),
+            "on-its-way" => Self::OnItsWay(at),
+            "after-effect" => Self::AfterEffect(at),
+            "answer-lost" => Self::AnswerLost(at),
+            _ => return None,
+        })
+    }
+}
 
 /// The world outside of the code under test: a journal, a clock and [`Downstream`]s, all of which
 /// outlive a crash. Cheap to clone.
@@ -53,6 +82,39 @@ pub struct World(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     clock: VirtualClock,
+    /// What a crash does at once, where it is not made by dropping everything.
+    crashes: OnceLock<Crash>,
+}
+
+/// Never comes back.
+struct Crash(Box<dyn Fn() -> Infallible + Send + Sync>);
+
+impl std::fmt::Debug for Crash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crash").finish_non_exhaustive()
+    }
+}
+
+/// What outlives a process.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// How long the world's clock has run.
+    pub(crate) runs_for: Duration,
+    pub(crate) services: BTreeMap<String, Service>,
+    /// The requests that came, in the order in which they came.
+    pub(crate) requests: Vec<String>,
+    /// Requests whose sender is gone, and when they arrive.
+    late: Vec<(u64, Late)>,
+    /// What has been done once, whatever crashed.
+    done: BTreeSet<String>,
+}
+
+/// A request that is on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Late {
+    pub(crate) service: String,
+    pub(crate) key: String,
+    pub(crate) answer: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -60,22 +122,16 @@ pub(crate) struct State {
     point: Point,
     crashing: bool,
     random: Random,
-    /// What is durable between two runs.
-    durable: Option<MemorySnapshot>,
+    place: Place,
+    pub(crate) kept: Kept,
     home: Option<Arc<Noted>>,
     /// What the writes of the last run held.
     writes: Vec<String>,
-    pub(crate) services: BTreeMap<String, Service>,
-    requests: Vec<String>,
     /// How long a request is on its way whose sender is gone.
     on_its_way: Duration,
     /// Requests and answers that wait for their turn.
     gates: BTreeMap<u64, Gate>,
     gates_made: u64,
-    /// Requests whose sender is gone: when they arrive, where, and under which key.
-    on_their_way: Vec<(StoreTime, Late)>,
-    /// What has been done once, whatever crashed.
-    done: BTreeSet<String>,
     /// Those who wait until nothing else can go on.
     idlers: Vec<oneshot::Sender<()>>,
 }
@@ -86,37 +142,26 @@ struct Gate {
     waker: Option<Waker>,
 }
 
-/// Lets a late request have its effect.
-pub(crate) struct Late(pub(crate) Arrival);
-
-/// What a request does where it arrives.
-pub(crate) type Arrival = Box<dyn FnOnce(&mut State, StoreTime) + Send>;
-
-impl std::fmt::Debug for Late {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Late").finish_non_exhaustive()
-    }
-}
-
 impl World {
-    pub(crate) fn new(seed: u64, point: Point, on_its_way: Duration) -> Self {
+    /// A world in this place, with what is kept there.
+    pub(crate) fn new(seed: u64, point: Point, on_its_way: Duration, place: Place) -> Self {
+        let kept = place.kept();
+        let clock = VirtualClock::new();
+        clock.advance(kept.runs_for);
         let state = State {
             point,
             crashing: false,
             random: Random::new(seed),
-            durable: None,
+            place,
+            kept,
             home: None,
             writes: Vec::new(),
-            services: BTreeMap::new(),
-            requests: Vec::new(),
             on_its_way,
             gates: BTreeMap::new(),
             gates_made: 0,
-            on_their_way: Vec::new(),
-            done: BTreeSet::new(),
             idlers: Vec::new(),
         };
-        Self(Arc::new(Inner { state: Mutex::new(state), clock: VirtualClock::new() }))
+        Self(Arc::new(Inner { state: Mutex::new(state), clock, crashes: OnceLock::new() }))
     }
 
     /// A book on the world's journal and clock: host workflows on it and start it, as the program
@@ -136,7 +181,6 @@ impl World {
     /// to. The same name is the same ledger.
     #[must_use]
     pub fn downstream(&self, name: &str) -> Downstream {
-        self.state().services.entry(name.to_owned()).or_default();
         Downstream::new(self.clone(), name)
     }
 
@@ -159,11 +203,13 @@ impl World {
     /// done in an earlier run. Done for sure only when it is through, as with real people: a
     /// crash in the middle makes it happen again.
     pub async fn once<T>(&self, what: &str, act: impl Future<Output = T>) -> Option<T> {
-        if self.state().done.contains(what) {
+        if self.state().kept.done.contains(what) {
             return None;
         }
         let done = act.await;
-        self.state().done.insert(what.to_owned());
+        let mut state = self.state();
+        state.kept.done.insert(what.to_owned());
+        state.keep();
         Some(done)
     }
 
@@ -172,37 +218,28 @@ impl World {
     }
 
     /// Begins a run on what is durable. A crash at a write happens in the first one only.
-    pub(crate) fn begin(&self) -> Arc<Noted> {
+    pub(crate) fn begin(&self) -> Result<Arc<Noted>, String> {
         let mut state = self.state();
-        let first = state.durable.is_none();
-        let time = self.0.clock.source();
-        let home = match state.durable.take() {
-            Some(snapshot) => MemoryHome::from_snapshot(snapshot, time),
-            None => {
-                let options = MemoryOptions::new().identity(IDENTITY);
-                MemoryHome::new(match time {
-                    Some(time) => options.time(time),
-                    None => options,
-                })
-            }
+        let home = state.place.open(self.0.clock.source())?;
+        let stop = match state.point {
+            Point::WriteLost(at) => Some(Stop { at, kept: false }),
+            Point::WriteUnheard(at) => Some(Stop { at, kept: true }),
+            _ => None,
         };
-        match state.point {
-            Point::WriteLost(at) if first => home.stop_after_appends(at, LastAppend::Lost),
-            Point::WriteUnheard(at) if first => home.stop_after_appends(at, LastAppend::Applied),
-            _ => {}
-        }
-        let home = Arc::new(Noted::new(home));
+        let stop = stop.filter(|_| !state.place.has_begun());
+        let home = Arc::new(Noted::new(self.clone(), home, stop));
         state.home = Some(Arc::clone(&home));
         state.crashing = false;
-        home
+        Ok(home)
     }
 
     /// Ends a run: what was durable is what the next one begins with.
     pub(crate) fn end(&self) {
         let mut state = self.state();
         if let Some(home) = state.home.take() {
-            state.durable = Some(home.snapshot());
             state.writes = home.writes();
+            drop(home);
+            state.place.end();
         }
         state.gates.clear();
         state.idlers.clear();
@@ -214,10 +251,24 @@ impl World {
         state.crashing || state.home.as_ref().is_some_and(|home| home.has_stopped())
     }
 
+    /// Whether the journal is at work, on threads of its own.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.state().home.as_ref().is_some_and(|home| home.is_at_work())
+    }
+
     /// Crashes here: nothing comes back from this.
     pub(crate) async fn crash<T>(&self) -> T {
         self.state().crashing = true;
+        if let Some(crash) = self.0.crashes.get() {
+            (crash.0)();
+        }
         pending().await
+    }
+
+    /// Has a crash do this, on the thread that comes to it.
+    pub(crate) fn when_crashing(&self, crash: impl Fn() -> Infallible + Send + Sync + 'static) {
+        // Said once, before anything runs.
+        let _first = self.0.crashes.set(Crash(Box::new(crash)));
     }
 
     /// Nothing goes on by itself: lets one thing happen. Says whether there was one.
@@ -227,12 +278,9 @@ impl World {
             state.gates.iter().filter(|(_, gate)| !gate.open).map(|(id, _)| *id).collect();
         if !shut.is_empty() {
             let at = state.random.index(shut.len());
-            let chosen = shut.get(at).and_then(|id| state.gates.get_mut(id));
-            if let Some(gate) = chosen {
+            if let Some(gate) = shut.get(at).and_then(|id| state.gates.get_mut(id)) {
                 gate.open = true;
-                if let Some(waker) = gate.waker.take() {
-                    waker.wake();
-                }
+                gate.waker.take().into_iter().for_each(Waker::wake);
             }
             return true;
         }
@@ -248,53 +296,38 @@ impl World {
 
     /// Moves the clock to when something is next. Says whether there is anything.
     pub(crate) fn pass(&self) -> bool {
-        let arrives = self.state().on_their_way.iter().map(|(at, _)| *at).min();
-        let moved = match arrives {
-            None => self.0.clock.advance_to_next(),
-            Some(at) => {
-                // Whoever sleeps until an earlier time comes first.
-                let now = self.now();
-                let waits = self.0.clock.sleep(now, at);
-                let mut waits = std::pin::pin!(waits);
-                let mut cx = std::task::Context::from_waker(Waker::noop());
-                let _asleep = waits.as_mut().poll(&mut cx);
-                self.0.clock.advance_to_next() || at <= now
-            }
-        };
-        self.arrive();
-        moved
-    }
-
-    /// Lets those requests arrive whose time has come.
-    fn arrive(&self) {
+        let before = self.now();
+        let arrives = self.state().kept.late.iter().map(|(at, _)| StoreTime(*at)).min();
+        // The next arrival is waited for like everything else, so that whoever sleeps until an
+        // earlier time comes first.
+        let mut waits = arrives.map(|at| self.0.clock.sleep(before, at));
+        if let Some(waits) = &mut waits {
+            let mut cx = Context::from_waker(Waker::noop());
+            let _asleep = waits.as_mut().poll(&mut cx);
+        }
+        let moved = self.0.clock.advance_to_next() || arrives.is_some_and(|at| at <= before);
         let now = self.now();
         let mut state = self.state();
-        let all = std::mem::take(&mut state.on_their_way);
-        let (due, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|(at, _)| *at <= now);
-        state.on_their_way = later;
+        state.kept.runs_for += now.since(before);
+        let all = std::mem::take(&mut state.kept.late);
+        let (due, later) = all.into_iter().partition(|(at, _)| *at <= now.0);
+        state.kept.late = later;
+        let due: Vec<_> = due;
         for (_, late) in due {
-            (late.0)(&mut state, now);
+            state.receive(late, now);
         }
-    }
-
-    /// What was durable when the last run ended.
-    pub(crate) fn durable(&self) -> Option<MemorySnapshot> {
-        self.state().durable.clone()
+        state.keep();
+        moved
     }
 
     /// Whether requests are on their way whose sender is gone.
     pub(crate) fn expects(&self) -> bool {
-        !self.state().on_their_way.is_empty()
+        !self.state().kept.late.is_empty()
     }
 
     /// What the writes of the last run held, in their order.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.state().writes.clone()
-    }
-
-    /// The requests that came, in the order in which they came.
-    pub(crate) fn requests(&self) -> Vec<String> {
-        self.state().requests.clone()
     }
 
     /// Waits for this turn of a request or an answer: those that wait at the same time are let
@@ -334,10 +367,21 @@ impl Drop for Leaves<'_> {
 }
 
 impl State {
+    /// Where everything durable is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Keeps what outlives the process.
+    pub(crate) fn keep(&self) {
+        self.place.keep(&self.kept);
+    }
+
     /// A request has come: what befalls it.
     pub(crate) fn request(&mut self, label: String) -> Befalls {
-        let number = self.requests.len() as u64;
-        self.requests.push(label);
+        let number = self.kept.requests.len() as u64;
+        self.kept.requests.push(label);
+        self.keep();
         match self.point {
             Point::BeforeEffect(at) if at == number => Befalls::CrashBefore,
             Point::OnItsWay(at) if at == number => Befalls::CrashOnItsWay,
@@ -347,9 +391,17 @@ impl State {
         }
     }
 
+    /// A request arrives.
+    pub(crate) fn receive(&mut self, late: Late, now: StoreTime) {
+        let Late { service, key, answer } = late;
+        self.kept.services.entry(service).or_default().receive(key, answer, now);
+        self.keep();
+    }
+
     /// A request goes on without its sender.
     pub(crate) fn send_late(&mut self, now: StoreTime, late: Late) {
-        self.on_their_way.push((now.after(self.on_its_way), late));
+        self.kept.late.push((now.after(self.on_its_way).0, late));
+        self.keep();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The kit finds what it is for, and nothing else.
 
 #![allow(clippy::print_stdout, reason = "a matrix is there to be seen")]
+#![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::{
     future::Future,
@@ -70,13 +71,13 @@ fn three_policies_keep_their_promises_and_the_fourth_is_in_doubt() {
                 (world.downstream("bank"), world.downstream("mail"), world.downstream("desk"));
             let look = ctx.step("look").read().run(&1, async |_| Ok(2)).await?;
             let pay = ctx.step("pay").idempotent();
-            let paid = pay.run(&look, async |op| Ok(bank.perform(op.key(), || 3).await?)).await?;
+            let paid = pay.run(&look, async |op| Ok(bank.perform(op.key(), 3).await?)).await?;
             let asks = mail.clone();
             let tell = ctx.step("tell").reconcile(async move |op| Ok(asks.find(op.key()).await?));
-            let told = tell.run(&paid, async |op| Ok(mail.perform(op.key(), || 4).await?)).await?;
+            let told = tell.run(&paid, async |op| Ok(mail.perform(op.key(), 4).await?)).await?;
             ctx.sleep("settle", Duration::from_secs(3 * 86_400)).await?;
             let once = ctx.step("call").at_most_once();
-            let call = once.run(&told, async |op| Ok(desk.perform(op.key(), || 5).await?)).await?;
+            let call = once.run(&told, async |op| Ok(desk.perform(op.key(), 5).await?)).await?;
             Ok(look + paid + told + call)
         }),
     );
@@ -98,7 +99,7 @@ fn keys_that_are_not_the_operations_are_found() {
                 let pay = ctx.step("pay").idempotent();
                 let own = async |_| {
                     let key = format!("attempt-{}", count.fetch_add(1, Ordering::Relaxed));
-                    Ok(bank.perform(&key, || 3).await?)
+                    Ok(bank.perform(&key, 3).await?)
                 };
                 pay.run(&1, own).await
             }
@@ -114,7 +115,7 @@ fn a_downstream_that_ignores_keys_is_found() {
         body(|ctx, world| async move {
             let bank = world.downstream("bank");
             let pay = ctx.step("pay").idempotent();
-            pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?)).await
+            pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await
         }),
     );
     wrong(&matrix, "pay#0 (idempotent) was done 2 times");
@@ -127,7 +128,7 @@ fn a_read_with_an_effect_is_found() {
         body(|ctx, world| async move {
             let bank = world.downstream("bank");
             let pay = ctx.step("pay").read();
-            pay.run(&1, async |_| Ok(bank.perform("order-1", || 3).await?)).await
+            pay.run(&1, async |_| Ok(bank.perform("order-1", 3).await?)).await
         }),
     );
     wrong(&matrix, "under the key order-1");
@@ -140,7 +141,7 @@ fn an_effect_outside_of_a_step_is_found() {
         body(|ctx, world| async move {
             let bank = world.downstream("bank");
             let looked = ctx.step("look").read().run(&1, async |_| Ok(2)).await?;
-            let inside = bank.perform("order-1", || 3);
+            let inside = bank.perform("order-1", 3);
             Ok(looked + inside.await?)
         }),
     );
@@ -158,7 +159,7 @@ fn code_that_decides_by_something_else_than_its_journal_is_found() {
                 let bank = world.downstream("bank");
                 let name = if start.is_multiple_of(2) { "pay" } else { "refund" };
                 let pay = ctx.step(name).idempotent();
-                let paid = pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?));
+                let paid = pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?));
                 let paid = paid.await?;
                 ctx.step("note").idempotent().run(&paid, async |_| Ok(paid)).await
             }
@@ -180,7 +181,7 @@ fn a_window_that_is_longer_than_the_downstreams_memory_is_found() {
             body(move |ctx, world| async move {
                 let bank = world.downstream("bank");
                 let pay = ctx.step("pay").idempotent().honoured_for(window).timeout(hours(2));
-                pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?)).await
+                pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await
             }),
         )
     };
@@ -201,7 +202,7 @@ fn a_person_decides_once_whatever_crashes() {
                     return Ok(0);
                 }
                 let pay = ctx.step("pay").idempotent();
-                pay.run(&1, async |op| Ok(bank.perform(op.key(), || 3).await?)).await
+                pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await
             }),
         };
         let book = world.book().host(code).start().await?;
@@ -222,9 +223,9 @@ fn a_race_is_told_and_is_no_fault() {
         body(|ctx, world| async move {
             let (a, b) = (world.downstream("a"), world.downstream("b"));
             let left = ctx.step("left").idempotent();
-            let left = left.run(&1, async |op| Ok(a.perform(op.key(), || 1).await?));
+            let left = left.run(&1, async |op| Ok(a.perform(op.key(), 1).await?));
             let right = ctx.step("right").idempotent();
-            let right = right.run(&2, async |op| Ok(b.perform(op.key(), || 2).await?));
+            let right = right.run(&2, async |op| Ok(b.perform(op.key(), 2).await?));
             let (mut left, mut right) = (std::pin::pin!(left), std::pin::pin!(right));
             let first = tokio::select! { one = &mut left => one?, two = &mut right => two? };
             let _second = if first == 1 { right.await? } else { left.await? };
@@ -249,10 +250,45 @@ fn a_probe_that_asks_too_early_is_found() {
                 let tell =
                     ctx.step("tell").reconcile(async move |op| Ok(asks.find(op.key()).await?));
                 let tell = tell.quiet(Duration::from_secs(quiet));
-                tell.run(&1, async |op| Ok(mail.perform(op.key(), || 4).await?)).await
+                tell.run(&1, async |op| Ok(mail.perform(op.key(), 4).await?)).await
             }),
         )
     };
     wrong(&with(10), "tell#0 (reconcile) was done 2 times");
     assert!(with(60).is_fine());
+}
+
+/// Two steps with an effect and one that may be in doubt, run by somebody who waits.
+async fn three_steps(world: World) -> Result<u32, Error> {
+    let body = body(|ctx, world| async move {
+        let (bank, mail, desk) =
+            (world.downstream("bank"), world.downstream("mail"), world.downstream("desk"));
+        let pay = ctx.step("pay").idempotent();
+        let paid = pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await?;
+        ctx.sleep("settle", Duration::from_secs(3 * 86_400)).await?;
+        let asks = mail.clone();
+        let tell = ctx.step("tell").reconcile(async move |op| Ok(asks.find(op.key()).await?));
+        let told = tell.run(&paid, async |op| Ok(mail.perform(op.key(), 4).await?)).await?;
+        let once = ctx.step("call").at_most_once();
+        once.run(&told, async |op| Ok(desk.perform(op.key(), 5).await?)).await
+    });
+    let book = world.book().host(Code { world: world.clone(), body }).start().await?;
+    book.run::<Code>("t", ()).await
+}
+
+#[test]
+fn real_kills_end_as_crashes_in_one_process_do() {
+    let prepare = |world: &World| drop(world.downstream("mail").without_keys());
+    let killed = CrashMatrix::new().prepare(prepare).explore_killing(three_steps).unwrap();
+    println!("{killed}");
+    let dropped = CrashMatrix::new().orders(1).prepare(prepare).explore(three_steps);
+    assert!(killed.is_fine(), "{killed}");
+    assert_eq!(killed.to_string(), dropped.to_string());
+}
+
+#[test]
+fn real_kills_find_a_downstream_that_ignores_keys() {
+    let prepare = |world: &World| drop(world.downstream("bank").without_keys());
+    let matrix = CrashMatrix::new().prepare(prepare).explore_killing(three_steps).unwrap();
+    wrong(&matrix, "pay#0 (idempotent) was done 2 times");
 }

@@ -45,7 +45,7 @@ impl Payments for TestBank {
         };
         let key_of = (reference.to_owned(), key.to_owned());
         self.references.lock().unwrap().extend([key_of]);
-        Box::pin(async move { self.ledger.perform(key, move || receipt).await.map_err(unanswered) })
+        Box::pin(async move { self.ledger.perform(key, receipt).await.map_err(unanswered) })
     }
 
     fn find<'a>(&'a self, reference: &'a str) -> Answer<'a, Option<Receipt>, BankError> {
@@ -76,7 +76,7 @@ impl Letters for TestOutbox {
         _thread: &'a str,
         _text: &'a str,
     ) -> Answer<'a, (), OutboxError> {
-        Box::pin(async move { self.0.perform(key, || ()).await.map_err(Self::fault) })
+        Box::pin(async move { self.0.perform(key, ()).await.map_err(Self::fault) })
     }
 
     fn holds<'a>(&'a self, key: &'a str) -> Answer<'a, bool, OutboxError> {
