@@ -289,6 +289,15 @@ fn real_kills_end_as_crashes_in_one_process_do() {
 #[test]
 fn real_kills_find_a_downstream_that_ignores_keys() {
     let prepare = |world: &World| drop(world.downstream("bank").without_keys());
-    let matrix = CrashMatrix::new().prepare(prepare).explore_killing(three_steps).unwrap();
+    let one_step = async |world: World| {
+        let body = body(|ctx, world| async move {
+            let bank = world.downstream("bank");
+            let pay = ctx.step("pay").idempotent();
+            pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await
+        });
+        let book = world.book().host(Code { world: world.clone(), body }).start().await?;
+        book.run::<Code>("t", ()).await
+    };
+    let matrix = CrashMatrix::new().prepare(prepare).explore_killing(one_step).unwrap();
     wrong(&matrix, "pay#0 (idempotent) was done 2 times");
 }
