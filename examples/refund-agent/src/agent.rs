@@ -2,8 +2,9 @@
 //! customer.
 //!
 //! In reading order: this file is the workflow; [`hands`] are what it does to the world;
-//! [`outbox`] is where its letters go; [`holds`] are the instants at which the story kills it; [`note`] is what agent and story say to each other;
-//! [`process`] is the child process around it all, and [`desk`] what is under way in it.
+//! [`outbox`] is where its letters go; [`holds`] are the instants at which the story kills it;
+//! [`note`] is what agent and story say to each other; [`process`] is the child process around it
+//! all, and [`desk`] what is under way in it.
 
 pub mod desk;
 pub mod hands;

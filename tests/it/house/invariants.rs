@@ -82,6 +82,8 @@ const OWNERS: &[(&str, &str)] = &[
     ("runtime/src/clock.rs", "owns the clock and waiting"),
     ("runtime/src/random.rs", "owns randomness"),
     ("runtime/src/worker", "owns tasks"),
+    ("testkit/src/kill.rs", "waits for real processes"),
+    ("testkit/src/life.rs", "waits for a real disk"),
 ];
 
 #[test]
