@@ -23,15 +23,22 @@ pub fn allocated(journal: &Path) -> io::Result<u64> {
     there(journal).map(|file| Ok(fs::metadata(file)?.blocks() * 512)).sum()
 }
 
-/// Takes a journal that nobody has open out of the system's memory, so that it must be read from
-/// the disk. Whether it was, [`read_from_disk`](crate::machine::read_from_disk) knows.
+/// Has everything that was written to a journal on the disk, so that nobody waits for it later.
+///
+/// # Errors
+/// As the system says.
+pub fn settle(journal: &Path) -> io::Result<()> {
+    there(journal).try_for_each(|file| File::open(file)?.sync_all())
+}
+
+/// Takes a journal that nobody has open, and that is [settled](settle), out of the system's
+/// memory, so that it must be read from the disk. Whether it was,
+/// [`read_from_disk`](crate::machine::read_from_disk) knows.
 ///
 /// # Errors
 /// As the system says.
 pub fn evict(journal: &Path) -> io::Result<()> {
     for file in there(journal) {
-        // What is not on the disk yet stays in memory.
-        File::open(&file)?.sync_all()?;
         let mut input = std::ffi::OsString::from("if=");
         input.push(&file);
         let advise = ["iflag=nocache", "count=0"];

@@ -82,7 +82,7 @@ fn reader(folder: &Path, effort: Effort) -> Result<Figure> {
         // A page and a place to go on from are all that a reader holds.
         let mut page = stage.wait(stage.store.read(&thread, 0, 1_000))?;
         for round in 1..=rounds {
-            count(&stage, round, 64, &Plan::effects(50))?;
+            count(&stage, round, 64, &Plan::effects(effort.pick(50, 5)))?;
             if let (true, Some(next)) = (held, page.next) {
                 page = stage.wait(stage.store.read(&thread, next, 1_000))?;
             }

@@ -132,6 +132,8 @@ struct Opened {
 fn open_copy(folder: &Path, path: &Path, cold: bool) -> Result<Opened> {
     let copy = folder.join("opened.redb");
     files::copy(path, &copy)?;
+    // The first sync of a file waits for whatever was written to it before.
+    files::settle(&copy)?;
     if cold {
         files::evict(&copy)?;
     }
@@ -193,6 +195,7 @@ fn resume_all(folder: &Path, effort: Effort) -> Result<Figure> {
     let mut times = Vec::new();
     for _ in 0..effort.pick(5, 1) {
         files::copy(&path, &copy)?;
+        files::settle(&copy)?;
         let home = Arc::new(Embedded::open(&copy, OpenOptions::new())?);
         let (hung, mut told) = unbounded_channel();
         let watch = Watch::start();

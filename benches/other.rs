@@ -103,8 +103,8 @@ impl Fill {
         Err(Failed::from("the process that fills a journal has failed"))
     }
 
-    /// Fills it: 64 threads at a time, each of a hundred steps. Syncs are not carried out: a kill
-    /// takes nothing from the system's memory.
+    /// Fills it: 64 threads at a time, each of a hundred steps, or of ten for a small journal.
+    /// Syncs are not carried out: a kill takes nothing from the system's memory.
     ///
     /// # Errors
     /// The journal cannot be made, or a thread failed.
@@ -116,7 +116,8 @@ impl Fill {
         let waiting = Plan::effects(1).then(Then::Wait);
         let waiting = [(WAITING.to_owned(), waiting)];
         stage.begin_all(waiting, |info| info.row.status == Status::Waiting)?;
-        let plan = Plan::effects(100).carrying(Payload::of(self.payload));
+        let steps = if self.bytes < 16 << 20 { 10 } else { 100 };
+        let plan = Plan::effects(steps).carrying(Payload::of(self.payload));
         let mut round = 0;
         let mut due = 0;
         while stage.store.asked().bytes < self.bytes {
@@ -135,7 +136,7 @@ impl Fill {
         }
         loop {
             round += 1;
-            count(&stage, round, 64, &Plan::effects(100))?;
+            count(&stage, round, 64, &Plan::effects(steps))?;
         }
     }
 }

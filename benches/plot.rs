@@ -78,13 +78,27 @@ const COLOURS: usize = 8;
 /// Colours that are told apart by most eyes, on white and on near black.
 const STYLE: &str = "\
 .page{fill:#fff}.ink{fill:#1f2328}.faint{stroke:#d1d9e0}.frame{stroke:#59636e}\
-.c0{--c:#0072b2}.c1{--c:#d55e00}.c2{--c:#008f68}.c3{--c:#b0468c}.c4{--c:#8a6d00}\
-.c5{--c:#3d9bd1}.c6{--c:#6b4bc8}.c7{--c:#59636e}\
-.line{stroke:var(--c);fill:none;stroke-width:2}.dot{fill:var(--c)}\
-text{font:13px system-ui,sans-serif}.title{font-weight:600;font-size:15px}\
+.c0 .line{stroke:#0072b2}.c0 .dot{fill:#0072b2}\
+.c1 .line{stroke:#d55e00}.c1 .dot{fill:#d55e00}\
+.c2 .line{stroke:#008f68}.c2 .dot{fill:#008f68}\
+.c3 .line{stroke:#b0468c}.c3 .dot{fill:#b0468c}\
+.c4 .line{stroke:#8a6d00}.c4 .dot{fill:#8a6d00}\
+.c5 .line{stroke:#3d9bd1}.c5 .dot{fill:#3d9bd1}\
+.c6 .line{stroke:#6b4bc8}.c6 .dot{fill:#6b4bc8}\
+.c7 .line{stroke:#59636e}.c7 .dot{fill:#59636e}\
+.line{fill:none;stroke-width:2}text{font:13px system-ui,sans-serif}\
+.title{font-weight:600;font-size:15px}\
 @media(prefers-color-scheme:dark){.page{fill:#0d1117}.ink{fill:#e6edf3}.faint{stroke:#2b3138}\
-.frame{stroke:#9198a1}.c0{--c:#58a6e0}.c1{--c:#f08a4b}.c2{--c:#3fc79a}.c3{--c:#e38cc4}\
-.c4{--c:#d8b73c}.c5{--c:#9fd3f5}.c6{--c:#b39cf5}.c7{--c:#9198a1}}";
+.frame{stroke:#9198a1}\
+.c0 .line{stroke:#58a6e0}.c0 .dot{fill:#58a6e0}\
+.c1 .line{stroke:#f08a4b}.c1 .dot{fill:#f08a4b}\
+.c2 .line{stroke:#3fc79a}.c2 .dot{fill:#3fc79a}\
+.c3 .line{stroke:#e38cc4}.c3 .dot{fill:#e38cc4}\
+.c4 .line{stroke:#d8b73c}.c4 .dot{fill:#d8b73c}\
+.c5 .line{stroke:#9fd3f5}.c5 .dot{fill:#9fd3f5}\
+.c6 .line{stroke:#b39cf5}.c6 .dot{fill:#b39cf5}\
+.c7 .line{stroke:#9198a1}.c7 .dot{fill:#9198a1}\
+}";
 
 /// Where values stand on an axis.
 #[derive(Debug)]

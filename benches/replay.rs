@@ -253,6 +253,7 @@ fn fill(path: &Path, steps: u32) -> Result<()> {
 fn resume(folder: &Path, crashed: &Path) -> Result<Split> {
     let path = folder.join("resumed.redb");
     files::copy(crashed, &path)?;
+    files::settle(&path)?;
     let watch = Watch::start();
     let home: Arc<dyn Checkpointer> = Arc::new(Embedded::open(&path, OpenOptions::new())?);
     let open = watch.elapsed();
