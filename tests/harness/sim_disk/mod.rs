@@ -17,7 +17,8 @@
 //!   clean from then on*: they are read back as they were written, and a later sync succeeds and
 //!   does not write them. Only a new write to the same page of 4,096 bytes makes that page, with
 //!   everything in it, a matter of the next sync. [`SimDisk::evict`] is the system that drops
-//!   clean pages from memory: from then on reads give what the disk really has.
+//!   clean pages from memory: from then on reads give what the disk really has. A length that was
+//!   set is no page: it stays on its way to the next sync.
 //! - A sync of the directory that fails is the same for names: some first ones are durable, the
 //!   others are seen and clean, until another name in the directory changes.
 //! - A fault strikes once, or strikes everything from then on ([`SimDisk::fail`]); the next

@@ -84,8 +84,13 @@ impl Platter {
             Op::FailedSync(id, kept) => {
                 let file = self.file(*id);
                 file.doubtful = true;
+                let had_length = file.pending.iter().any(|piece| matches!(piece, Piece::Len(_)));
+                let length = file.arrived().len() as u64;
                 file.pending.clone_from(kept);
                 file.settle();
+                if had_length {
+                    file.pending.push(Piece::Len(length));
+                }
             }
             Op::Name(path, id) => {
                 if let Some(id) = id {
@@ -137,9 +142,7 @@ impl Platter {
 
     /// The file without what is seen and is not on its way.
     pub(super) fn with_pending(&self, id: Id) -> Vec<u8> {
-        let mut file = self.files[id].clone();
-        file.settle();
-        file.durable.to_vec()
+        self.files[id].arrived()
     }
 
     /// The names without those that are seen and are not on their way.
@@ -207,6 +210,13 @@ fn set(names: &mut BTreeMap<PathBuf, Id>, path: PathBuf, id: Option<Id>) {
 }
 
 impl File {
+    /// What it is when everything on its way has arrived.
+    fn arrived(&self) -> Vec<u8> {
+        let mut file = self.clone();
+        file.settle();
+        file.durable.to_vec()
+    }
+
     /// Everything on its way arrives.
     fn settle(&mut self) {
         if self.pending.is_empty() {

@@ -92,6 +92,16 @@ fn a_length_or_a_name_that_fails_has_not_happened() {
 }
 
 #[test]
+fn a_length_whose_sync_failed_stays_on_its_way() {
+    let disk = SimDisk::default();
+    let file = file(&disk);
+    file.set_len(20_000).unwrap();
+    fail_next(&disk, || file.sync());
+    file.sync().unwrap();
+    assert_eq!(lost(&disk).len(), 20_000);
+}
+
+#[test]
 fn names_whose_sync_failed_become_durable_with_the_next_change() {
     let disk = SimDisk::default();
     file(&disk);

@@ -144,6 +144,11 @@ impl Left {
         allowed
     }
 
+    /// Whether making the journal failed, so that it was never said to be there.
+    fn is_unmade(&self) -> bool {
+        matches!(&self.stopped, Some(Interrupted { trouble: Trouble::Create(_), .. }))
+    }
+
     /// The error says what the system said.
     fn is_clear(&self, tally: &mut Tally) -> Result<(), Wrong> {
         let Some(stopped) = &self.stopped else {
@@ -262,7 +267,9 @@ fn lose_power(
     let image = work.disk.after_power_loss(at, loss, random);
     let opened = work.parts[0].done;
     let allowed = if at < opened { left.allowed() } else { work.allowed(at) };
-    let wanted = Wanted { allowed: &allowed, may_be_absent: false, close: false };
+    // A journal whose making failed may be seen, and gone before anything is written to it.
+    let may_be_absent = left.is_unmade() && allowed.iter().any(|model| model.0.is_empty());
+    let wanted = Wanted { allowed: &allowed, may_be_absent, close: false };
     look(&image, wanted).map(drop).map_err(|wrong| match wrong {
         Wrong::Unopenable(why) => Wrong::Unopenable(lost(at, opened, loss, &why)),
         Wrong::Other(why) => Wrong::Other(lost(at, opened, loss, &why)),

@@ -43,7 +43,7 @@ impl Size {
             name: "full",
             power_seeds: 32,
             power: Sweep::whole(),
-            fault_seeds: 12,
+            fault_seeds: 14,
             fault_every: 1,
             gate_seeds: 5000,
             damage: Stride(23),
