@@ -86,6 +86,12 @@ Examples:
   deedbook verify order-4821
   deedbook verify --export journal.jsonl")]
     Verify(Verify),
+    /// Copy the journal into a new file, and verify the copy
+    #[command(after_help = "\
+Examples:
+  deedbook backup /mnt/backup/refunds-2026-11-30.deedbook
+  deedbook backup copy.deedbook --json")]
+    Backup(Backup),
     /// Show the operation key that a call would get
     #[command(after_help = r#"Examples:
   deedbook key --thread order-4821 --step pay
@@ -228,6 +234,23 @@ pub(crate) struct Export {
     /// Replace the file if there is one
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
+}
+
+/// Whether to tell how far it has come.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// Tell on standard error how far it has come, also where that is no terminal
+    #[arg(long)]
+    pub(crate) progress: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The new file; there must be nothing of this name
+    #[arg(value_name = "FILE")]
+    pub(crate) to: PathBuf,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ mod failure;
 mod line;
 mod open;
 mod out;
+mod progress;
 mod read;
 mod rules;
 mod state;
@@ -22,6 +23,7 @@ use args::{Cli, Command};
 use clap::Parser;
 use deedbook_journal::checkpointer::Checkpointer;
 use failure::{Failure, Outcome, code};
+use open::Access;
 use out::{JSON_VERSION, Out};
 use text::safe;
 
@@ -118,8 +120,11 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
         }
         command => command,
     };
-    let home = open::open(journal)?;
-    let outcome = on_journal(command, &home, journal, out).await;
+    let home = open::open(journal, access(&command))?;
+    let outcome = match command {
+        Command::Backup(args) => commands::backup::run(&args, &home, out).await,
+        command => on_journal(command, &home, journal, out).await,
+    };
     let closed = home.close().await;
     match outcome? {
         // What was found stands, also where the file is too damaged to be closed in order.
@@ -128,6 +133,16 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
             closed?;
             Ok(code)
         }
+    }
+}
+
+/// What a command needs of a journal. Looking recovers one that was not closed, so that nothing is
+/// shown that is not durable; where nothing can be written it is read as it is.
+fn access(command: &Command) -> Access {
+    use Command as C;
+    match command {
+        C::Signal(_) | C::Approve(_) | C::Deny(_) | C::Resolve(_) | C::Cancel(_) => Access::Write,
+        _ => Access::WriteIfPossible,
     }
 }
 
@@ -151,6 +166,6 @@ async fn on_journal(
         C::Export(args) => commands::export::run(&args, home, journal, out).await,
         C::Verify(args) => commands::verify::run(&args, home, out).await,
         C::Key(args) => commands::key::run(&args, Some(home.identity().namespace), out),
-        C::Init(_) | C::Completions(_) => Ok(code::OK),
+        C::Init(_) | C::Completions(_) | C::Backup(_) => Ok(code::OK),
     }
 }

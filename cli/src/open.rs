@@ -1,6 +1,7 @@
 //! Finding and opening the journal.
 
 use std::{
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -19,8 +20,17 @@ use crate::{
 /// How long to wait for somebody who is just letting go of the journal.
 const WAIT: Duration = Duration::from_millis(250);
 
+/// What is wanted of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// To write to it.
+    Write,
+    /// To write to it, and to read it where it cannot be written to.
+    WriteIfPossible,
+}
+
 /// Opens the journal. Never makes one.
-pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
+pub(crate) fn open(journal: Option<&Path>, access: Access) -> Result<Embedded, Failure> {
     let path = named(journal)?;
     if is_standard_output(path) {
         return Err(Failure::new(format!(
@@ -29,9 +39,19 @@ pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
             safe(&path.to_string_lossy())
         )));
     }
-    Embedded::open(path, OpenOptions::new().wait(WAIT)).map_err(|error| {
+    let options = OpenOptions::new().wait(WAIT);
+    let opened = match Embedded::open(path, options.clone()) {
+        Err(error) if access == Access::WriteIfPossible && is_forbidden(&error) => {
+            Embedded::open(path, options.read_only(true))
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| {
         let said = safe(&error.to_string());
         match error {
+            error if access == Access::Write && is_forbidden(&error) => Failure::new(format!(
+                "{said}; what only looks (`threads`, `show`, `export`, `verify`) works all the same"
+            )),
             OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
             OpenError::NotFound { .. } => {
                 let word = shell_word(path.as_os_str().as_bytes());
@@ -41,6 +61,15 @@ pub(crate) fn open(journal: Option<&Path>) -> Result<Embedded, Failure> {
             _ => Failure::new(said),
         }
     })
+}
+
+/// Whether the system does not let the file be written to.
+fn is_forbidden(error: &OpenError) -> bool {
+    use io::ErrorKind as Kind;
+    let OpenError::Io { source, .. } = error else {
+        return false;
+    };
+    matches!(source.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem)
 }
 
 /// Makes a journal.

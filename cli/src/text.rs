@@ -56,6 +56,22 @@ pub(crate) fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, what: &st
     format!("{number} {what}{plural}")
 }
 
+/// So many bytes, for people.
+pub(crate) fn bytes(number: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let (mut tenths, mut unit) = (number.saturating_mul(10), "B");
+    for next in units {
+        if tenths < 10_240 {
+            break;
+        }
+        (tenths, unit) = (tenths / 1024, next);
+    }
+    match (tenths / 10, tenths % 10) {
+        (whole, _) if unit == "B" || whole >= 100 => format!("{whole} {unit}"),
+        (whole, tenth) => format!("{whole}.{tenth} {unit}"),
+    }
+}
+
 /// A time for people: RFC 3339, UTC, milliseconds.
 pub(crate) fn time(time: StoreTime) -> String {
     let full = time.to_string();
@@ -127,6 +143,21 @@ mod tests {
         assert_eq!(count(0_u64, "thread"), "0 threads");
         assert_eq!(count(1_u64, "thread"), "1 thread");
         assert_eq!(count(2_u32, "thread"), "2 threads");
+    }
+
+    #[test]
+    fn bytes_have_three_digits_or_so() {
+        for (number, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_500_000, "1.4 MiB"),
+            (500 << 20, "500 MiB"),
+            (3 << 40, "3.0 TiB"),
+            (u64::MAX, "1677721 TiB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
     }
 
     #[test]

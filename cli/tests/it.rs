@@ -13,6 +13,7 @@ mod it {
     mod key;
     mod leftovers;
     mod look;
+    mod operate;
     mod streams;
     mod verify;
 }

@@ -170,3 +170,26 @@ pub const EMBEDDED_LIST_LOOK_MAX: usize = 1024;
 /// Bytes up to which an append is checked on its caller's thread and not on the embedded home's
 /// writer.
 pub const EMBEDDED_CHECK_BYTES_MAX: usize = 256 * 1024;
+
+/// About how many bytes the embedded home reads in one transaction while it copies itself.
+pub const EMBEDDED_COPY_BYTES: usize = 4 << 20;
+
+/// Bytes after which a copy of the embedded home commits what it has written.
+pub const EMBEDDED_COPY_COMMIT_BYTES: usize = 32 << 20;
+
+/// Page cache of a copy that is being made, in bytes.
+pub const EMBEDDED_COPY_CACHE_BYTES: usize = 32 << 20;
+
+/// Most threads whose changes are remembered while the embedded home copies itself; if more
+/// change, it looks at all of them again.
+pub const EMBEDDED_COPY_CHANGED_MAX: usize = 200_000;
+
+/// Changed threads that are few enough to be copied in one transaction.
+pub const EMBEDDED_COPY_FEW: usize = 1000;
+
+/// How often what has changed meanwhile is copied again before that is done in one transaction,
+/// however long it takes.
+pub const EMBEDDED_COPY_ROUNDS_MAX: u32 = 16;
+
+/// About how many bytes of a thread are read at once while everything is checked.
+pub const EMBEDDED_CHECK_READ_BYTES: usize = 4 << 20;

@@ -21,7 +21,7 @@ use crate::{
     builder::Builder,
     error::{Error, ErrorKind},
     executor::Begin,
-    home::Home,
+    home::{Backup, File, Home, Progress},
     process,
     random::message_id,
     worker::{Settled, Worker},
@@ -35,6 +35,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Deedbook {
     pub(crate) worker: Arc<Worker>,
+    /// Where it lives, if that is a file.
+    file: Option<File>,
     _last: Arc<LastClone>,
 }
 
@@ -48,8 +50,8 @@ impl Drop for LastClone {
 }
 
 impl Deedbook {
-    pub(crate) fn new(worker: Arc<Worker>) -> Self {
-        Self { _last: Arc::new(LastClone(worker.clone())), worker }
+    pub(crate) fn new(worker: Arc<Worker>, file: Option<File>) -> Self {
+        Self { _last: Arc::new(LastClone(worker.clone())), worker, file }
     }
 
     /// Opens the journal in this file; it must exist.
@@ -270,6 +272,45 @@ impl Deedbook {
     #[must_use]
     pub fn checkpointer(&self) -> &Arc<dyn Checkpointer> {
         &self.worker.house.store
+    }
+
+    /// Copies the journal into a new file while threads run: everything that was durable before
+    /// this call, and some of what comes meanwhile. The copy is one file, complete, verified
+    /// before it gets its name, and a journal of its own, with the same operation keys.
+    ///
+    /// `watch` is told how far it has come. Threads run on meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] if the book lives in no file, or the copy could not be made; nothing
+    /// is left of it then. [`ErrorKind::Journal`] if the journal could not be read.
+    ///
+    /// **Cancel safety.** Dropped, it gives up and leaves nothing behind.
+    ///
+    /// ```
+    /// use deedbook::Deedbook;
+    /// # let folder = std::env::temp_dir().join(format!("deedbook-book-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let book = Deedbook::create(folder.join("refunds.redb")).start().await?;
+    /// let made = book.backup(folder.join("copy.redb"), |_| {}).await?;
+    /// assert!(made.path.exists());
+    /// # book.shutdown().await?;
+    /// # Ok::<(), deedbook::Error>(())
+    /// # })?;
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn backup(
+        &self,
+        to: impl AsRef<std::path::Path>,
+        watch: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Backup, Error> {
+        let Some(file) = &self.file else {
+            let why =
+                "this book lives in no file of its own; back up its home as that is backed up";
+            return Err(Error::new(ErrorKind::Refused, why));
+        };
+        file.backup(to.as_ref(), watch).await
     }
 
     /// Stops: takes no thread up any more, lets bodies come to their end for a while, parks

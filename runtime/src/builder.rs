@@ -9,7 +9,7 @@ use crate::{
     clock::{Clock, SystemClock},
     error::{Error, ErrorKind},
     executor::House,
-    home::Home,
+    home::{Home, Opened},
     notice,
     options::Options,
     process,
@@ -99,7 +99,7 @@ impl Builder {
             let why = format!("two workflows named {name:?} are hosted; give one another NAME");
             return Err(Error::new(ErrorKind::Conflict, why));
         }
-        let store = self.home.open(&*self.clock).await?;
+        let Opened { store, file } = self.home.open(&*self.clock).await?;
         let options = Arc::new(self.options);
         // A book that hosts nothing only looks, and leaves the journal as it was.
         let process = if self.hosted.is_empty() {
@@ -113,7 +113,7 @@ impl Builder {
         let house = House { store, clock: self.clock, options, process, notices };
         let worker = Worker::new(house, self.hosted);
         worker.start().await?;
-        Ok(Deedbook::new(worker))
+        Ok(Deedbook::new(worker, file))
     }
 }
 

@@ -1,10 +1,13 @@
 //! Which home a book lives in: the one place of the runtime that names any.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use deedbook_journal::{
     checkpointer::Checkpointer,
-    embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+    embedded::{BackupError, CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
 };
 use deedbook_memory::{MemoryHome, MemoryOptions};
 
@@ -12,6 +15,32 @@ use crate::{
     clock::Clock,
     error::{Error, ErrorKind},
 };
+
+pub use deedbook_journal::embedded::{Backup, Progress, Stage};
+
+/// A home that is open.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Checkpointer>,
+    pub(crate) file: Option<File>,
+}
+
+/// A home that is a file.
+#[derive(Clone)]
+pub(crate) struct File(Arc<Embedded>);
+
+impl File {
+    pub(crate) async fn backup(
+        &self,
+        to: &Path,
+        watch: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Backup, Error> {
+        let made = self.0.backup(to, watch).await;
+        made.map_err(|error| match error {
+            BackupError::Journal(error) => error.into(),
+            other => Error::new(ErrorKind::Refused, other.to_string()),
+        })
+    }
+}
 
 /// A home to be opened.
 #[derive(Debug)]
@@ -24,20 +53,20 @@ pub(crate) enum Home {
 }
 
 impl Home {
-    pub(crate) async fn open(self, clock: &dyn Clock) -> Result<Arc<dyn Checkpointer>, Error> {
+    pub(crate) async fn open(self, clock: &dyn Clock) -> Result<Opened, Error> {
         let mut options = OpenOptions::new();
         if let Some(source) = clock.source() {
             options = options.time(source);
         }
         match self {
-            Self::Given(home) => Ok(home),
+            Self::Given(store) => Ok(Opened { store, file: None }),
             Self::Memory => {
                 let memory = MemoryOptions::new();
                 let memory = match clock.source() {
                     Some(source) => memory.time(source),
                     None => memory,
                 };
-                Ok(Arc::new(MemoryHome::new(memory)))
+                Ok(Opened { store: Arc::new(MemoryHome::new(memory)), file: None })
             }
             Self::Open(path) => blocking(move || Ok(Embedded::open(path, options)?)).await,
             Self::Create(path) => blocking(move || create(path, options)).await,
@@ -65,9 +94,12 @@ fn open_or_create(path: PathBuf, options: OpenOptions) -> Result<Embedded, Error
 /// Opening takes as long as the disk takes: not on a worker of the async runtime.
 async fn blocking(
     open: impl FnOnce() -> Result<Embedded, Error> + Send + 'static,
-) -> Result<Arc<dyn Checkpointer>, Error> {
+) -> Result<Opened, Error> {
     match tokio::task::spawn_blocking(open).await {
-        Ok(home) => Ok(Arc::new(home?)),
+        Ok(home) => {
+            let home = Arc::new(home?);
+            Ok(Opened { file: Some(File(Arc::clone(&home))), store: home })
+        }
         Err(error) => Err(Error::new(ErrorKind::Open, error.to_string())),
     }
 }

@@ -39,6 +39,7 @@ pub use builder::Builder;
 pub use clock::{Clock, SystemClock, TimeSource, VirtualClock};
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError, StepResultExt, WorkflowError, WorkflowErrorKind};
+pub use home::{Backup, Progress, Stage};
 pub use look::OpenDoubt;
 pub use notice::{Notice, Noticed, Watch};
 pub use operation::{Attempt, Operation};

@@ -1,6 +1,7 @@
 //! The commands, one file a family.
 
 pub(crate) mod act;
+pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod decide;

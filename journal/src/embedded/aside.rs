@@ -20,9 +20,66 @@ const TRIES_MAX: usize = 64;
 /// Random digits in the name of a file aside.
 const DIGITS: usize = 16;
 
+/// A file that gets its name when it is complete. Dropped before that, it is removed.
+#[derive(Debug)]
+pub(super) struct Aside {
+    disk: Arc<dyn Disk>,
+    /// The name that it will get.
+    name: PathBuf,
+    aside: PathBuf,
+    file: Arc<dyn DiskFile>,
+    /// Whether the name aside is still there.
+    there: bool,
+}
+
+/// What could not be done to a file aside, and what the system said.
+pub(super) type Failed = (&'static str, io::Error);
+
+impl Aside {
+    /// A new file beside the name that it will get.
+    pub(super) fn make(disk: &Arc<dyn Disk>, name: &Path) -> Result<Self, Failed> {
+        let made = make(&**disk, name).map_err(|error| ("make a file aside of it", error));
+        let (aside, file) = made?;
+        Ok(Self { disk: Arc::clone(disk), name: name.into(), aside, file, there: true })
+    }
+
+    pub(super) fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
+    /// Gives the file its name, durably. It must be durable itself; what has the name already is
+    /// left alone.
+    pub(super) fn publish(mut self) -> Result<(), Failed> {
+        let linked = self.disk.link(&self.aside, &self.name);
+        linked.map_err(|error| ("give the new file its name", error))?;
+        self.remove();
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<(), Failed> {
+        let synced = self.disk.sync_dir(folder(&self.name));
+        synced.map_err(|error| ("make its name durable", error))
+    }
+
+    fn remove(&mut self) {
+        if std::mem::replace(&mut self.there, false)
+            && let Err(error) = self.disk.remove(&self.aside)
+        {
+            // It is no harm to what has the name, and goes when that is made or opened next.
+            tracing::warn!(left = %self.aside.display(), %error, "a name aside was not removed");
+        }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 /// A new file under a fresh name in the same folder, locked for as long as it is open: whoever
 /// finds it there sees that somebody is at work on it.
-pub(super) fn make(disk: &dyn Disk, path: &Path) -> io::Result<(PathBuf, Arc<dyn DiskFile>)> {
+fn make(disk: &dyn Disk, path: &Path) -> io::Result<(PathBuf, Arc<dyn DiskFile>)> {
     for _ in 0..TRIES_MAX {
         let aside = name(path)?;
         let file = disk.create_new(&aside)?;

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::{
     backend::Gate,
     clock::StoreClock,
+    copy::Changes,
     drain::Plan,
     log::{Segment, Segments, Tail},
     planted::{Broken, planted},
@@ -21,6 +22,7 @@ use super::{
     tables::{self, Settled, THREADS},
 };
 use crate::{
+    admit::refused,
     checkpointer::{StoreError, StoreIdentity},
     id::ThreadId,
 };
@@ -55,6 +57,10 @@ pub(super) struct Core {
     pub(super) log_bytes: u64,
     /// Told after every drain.
     pub(super) drained: Notify,
+    /// Whether nothing may be written.
+    pub(super) read_only: bool,
+    /// What drains change while the tables are copied.
+    pub(super) copying: Mutex<Option<Changes>>,
 }
 
 /// What went wrong in the storage library.
@@ -67,6 +73,12 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    pub(super) fn into_why(self) -> String {
+        match self {
+            Self::Io(why) | Self::Damage(why) => why,
+        }
+    }
+
     pub(super) fn why(&self) -> &str {
         match self {
             Self::Io(why) | Self::Damage(why) => why,
@@ -122,10 +134,35 @@ impl Core {
         }
     }
 
+    /// Whether what changes something is taken.
+    pub(super) fn writable(&self) -> Result<(), StoreError> {
+        if self.read_only {
+            let path = self.path.display();
+            return Err(refused(format!("{path} was opened to be read only; open it for writing")));
+        }
+        self.alive()
+    }
+
+    /// Names the journal in front of what went wrong with it.
+    fn about(&self, why: &str) -> Arc<str> {
+        format!("{}: {why}", self.path.display()).into()
+    }
+
     /// Ends it all. The first reason stays.
     pub(super) fn end(&self, why: &str) -> StoreError {
-        let failed = StoreError::Failed { why: why.into() };
+        let failed = StoreError::Failed { why: self.about(why) };
         self.over.get_or_init(|| failed).clone()
+    }
+
+    /// Ends it all behind a write that may have happened.
+    pub(super) fn end_unknown(&self, why: &str) -> StoreError {
+        self.end(why);
+        StoreError::Unknown { why: self.about(why) }
+    }
+
+    /// What drains change while the tables are copied.
+    pub(super) fn copying(&self) -> MutexGuard<'_, Option<Changes>> {
+        self.copying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the log may grow: what is not drained is what opening after a crash reads again.
@@ -145,7 +182,7 @@ impl Core {
     /// Writes a plan into the tables: one transaction, always in two phases. A failure before the
     /// commit is `Failed`, one in it `Unknown`; both end the handle.
     pub(super) fn transact(&self, plan: Plan, clean: bool) -> Result<(), StoreError> {
-        self.alive()?;
+        self.writable()?;
         let opened = self.opened();
         let opened = opened.as_ref().ok_or(StoreError::Closed)?;
         let generation = plan.generation();
@@ -161,10 +198,15 @@ impl Core {
             })
         });
         let (transaction, drained) = prepared.map_err(|fault| self.end(fault.why()))?;
-        guarded(|| Ok(transaction.commit()?)).map_err(|fault| {
-            self.end(fault.why());
-            StoreError::Unknown { why: fault.why().into() }
-        })?;
+        {
+            // Whoever copies the tables sees a drain and hears of it, or neither.
+            let mut copying = self.copying();
+            let committed = guarded(|| Ok(transaction.commit()?));
+            committed.map_err(|fault| self.end_unknown(fault.why()))?;
+            if let Some(changes) = &mut *copying {
+                changes.note(&drained);
+            }
+        }
         self.state().settle(drained);
         self.segments.release(generation);
         self.drained.notify_waiters();

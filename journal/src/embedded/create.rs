@@ -3,24 +3,24 @@
 use std::{io, path::Path, sync::Arc};
 
 use super::{
-    aside,
+    aside::{self, Aside},
     backend::{Backend, Gate},
-    core::{Core, Fault, guarded},
+    core::{Core, guarded},
     disk::DiskFile,
     error::CreateError,
     log::files_of,
     open,
     options::CreateOptions,
     planted,
-    tables::{self, EXTENTS, GENESIS, INBOX, META, POSTED, RECORDS, STATE, Settled, THREADS},
+    tables::{self, Settled},
 };
 use crate::checkpointer::StoreIdentity;
 
 /// Makes the journal and opens it. The lock is held from before it has its name.
 pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, CreateError> {
-    let disk = &*options.open.disk;
+    let disk = &options.open.disk;
     let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
-    aside::tidy(disk, path, None);
+    aside::tidy(&**disk, path, None);
     let taken = |path: &Path| std::fs::symlink_metadata(path).is_ok();
     let log = files_of(path).into_iter().skip(1).find(|file| taken(file));
     // Looked at last: of several who create at once, one may be writing by now.
@@ -31,20 +31,14 @@ pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, Creat
         return Err(CreateError::LogInTheWay { path: path.into(), log });
     }
     let identity = identity(options).map_err(io("get random bytes for it"))?;
-    let (aside, file) = aside::make(disk, path).map_err(io("make a file aside of it"))?;
-    let made = build(path, &file, &identity).and_then(|()| {
-        disk.link(&aside, path).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => CreateError::AlreadyExists { path: path.into() },
-            _ => io("give the new file its name")(source),
-        })
-    });
-    // The other name goes in any case; that it stays is no harm to the journal.
-    let removed = disk.remove(&aside);
-    made?;
-    if let Err(error) = removed {
-        tracing::warn!(left = %aside.display(), %error, "a name aside could not be removed");
-    }
-    disk.sync_dir(aside::folder(path)).map_err(io("make its name durable"))?;
+    let failed = |(what, source): aside::Failed| io(what)(source);
+    let aside = Aside::make(disk, path).map_err(failed)?;
+    let file = Arc::clone(aside.file());
+    build(path, &file, &identity)?;
+    aside.publish().map_err(|(what, source)| match source.kind() {
+        io::ErrorKind::AlreadyExists => CreateError::AlreadyExists { path: path.into() },
+        _ => failed((what, source)),
+    })?;
     open::open_file(path, file, &options.open)
         .map_err(|source| CreateError::Open { path: path.into(), source })
 }
@@ -62,26 +56,12 @@ fn build(
         let db = redb::Builder::new().create_with_backend(Backend(gate))?;
         let mut transaction = db.begin_write()?;
         transaction.set_two_phase_commit(true);
-        {
-            let mut meta = transaction.open_table(META)?;
-            meta.insert(GENESIS, &tables::write_genesis(identity)[..])?;
-            let settled = Settled { clean: true, ..Settled::default() };
-            meta.insert(STATE, &tables::write_settled(&settled)[..])?;
-            transaction.open_table(RECORDS)?;
-            transaction.open_table(INBOX)?;
-            transaction.open_table(THREADS)?;
-            transaction.open_table(EXTENTS)?;
-            transaction.open_table(POSTED)?;
-        }
+        let settled = Settled { clean: true, ..Settled::default() };
+        tables::begin(&transaction, identity, &settled)?;
         transaction.commit()?;
         Ok(db.close()?)
     });
-    written.map_err(|fault| CreateError::Storage {
-        path: path.into(),
-        why: match fault {
-            Fault::Io(why) | Fault::Damage(why) => why,
-        },
-    })?;
+    written.map_err(|fault| CreateError::Storage { path: path.into(), why: fault.into_why() })?;
     file.sync().map_err(io("make it durable"))
 }
 

@@ -149,6 +149,7 @@ impl Plan {
             unsettled: self.unsettled,
             erasures: self.erasures,
             threads: drained,
+            rewritten: self.rewrites.iter().map(|r| (r.place, r.parts)).collect(),
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use crate::checkpointer::StoreError;
+
 /// Why a journal could not be made. Nothing is left at its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -168,6 +170,70 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// Why there is no backup. Nothing is left at its path, nor aside of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// Something has this name already; it was not touched.
+    #[error("{}: there is something with this name already; choose another", path.display())]
+    AlreadyExists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file has a name that belongs to a journal of this name.
+    #[error(
+        "{}: {} belongs to a journal of this name; move it away, or choose another name",
+        path.display(), other.display()
+    )]
+    InTheWay {
+        /// The path.
+        path: PathBuf,
+        /// The file.
+        other: PathBuf,
+    },
+    /// The system refused.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The copy could not be written.
+    #[error("{}: cannot be written: {why}", path.display())]
+    Storage {
+        /// The path.
+        path: PathBuf,
+        /// What the storage library said.
+        why: String,
+    },
+    /// The journal could not be read.
+    #[error("{0}")]
+    Journal(StoreError),
+    /// What was written is not what it should be: most likely the journal is damaged.
+    #[error(
+        "{}: the copy does not hold: {why}; nothing was left of it. `deedbook doctor` tells \
+         whether the journal itself is damaged", path.display()
+    )]
+    NotVerified {
+        /// The path.
+        path: PathBuf,
+        /// What does not match.
+        why: String,
+    },
+    /// This journal is being copied already.
+    #[error("another backup of this journal is under way; wait for it")]
+    Busy,
+    /// More changed than could be copied, again and again.
+    #[error("the journal changed faster than it could be copied; try again when less is going on")]
+    Outpaced,
+    /// Whoever wanted it does not want it any more.
+    #[error("the backup was given up")]
+    Stopped,
 }
 
 /// Who has a journal open.

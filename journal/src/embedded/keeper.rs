@@ -42,6 +42,8 @@ pub(super) enum Job {
     /// Somebody is in line, and callers do not write.
     Write,
     Erase(Box<Erasure>, oneshot::Sender<Result<Position>>),
+    /// Somebody wants everything that is in the log in the tables.
+    Settle(oneshot::Sender<Result<()>>),
     Close(oneshot::Sender<Result<()>>),
     /// The handle is gone.
     Stop,
@@ -99,6 +101,7 @@ impl Keeper {
             }
             Job::Write => self.line.serve(&mut self.line.writer()),
             Job::Erase(erasure, reply) => drop(reply.send(self.erase(*erasure))),
+            Job::Settle(reply) => drop(reply.send(self.settle())),
             Job::Close(reply) => drop(reply.send(self.close())),
             Job::Look | Job::Stop => return,
         }
@@ -179,6 +182,21 @@ impl Keeper {
         let rewrites = reader::without_erased(&self.core)?;
         let plan = Plan::take(&mut self.core.state()).with(rewrites);
         self.core.transact(change(plan), clean)
+    }
+
+    /// Brings what is in the log into the tables, if there is anything that they do not have.
+    fn settle(&self) -> Result<()> {
+        self.core.alive()?;
+        if self.core.state().unsettled.0 == 0 {
+            return Ok(());
+        }
+        self.core.writable()?;
+        let mut writer = self.line.writer();
+        if writer.log.is_none() {
+            return self.begin(&mut writer);
+        }
+        drop(writer);
+        self.drain(|plan| plan, false)
     }
 
     /// Begins a generation: the file first, durable with its name, then the word of the tables,
@@ -268,7 +286,7 @@ impl Keeper {
         let mut writer = self.line.writer();
         self.line.serve(&mut writer);
         self.core.alive()?;
-        let wrote = writer.log.take().is_some() || !self.core.found.clean;
+        let wrote = writer.log.take().is_some() || !(self.core.found.clean || self.core.read_only);
         if wrote {
             // Later than every file, so that none is looked for when the journal is opened.
             let (now, log) = {

@@ -18,9 +18,12 @@
 
 mod aside;
 mod backend;
+mod backup;
+mod check;
 mod chunk;
 mod clock;
 mod code;
+mod copy;
 mod core;
 mod create;
 mod disk;
@@ -37,6 +40,7 @@ mod log;
 mod open;
 mod options;
 pub mod planted;
+mod progress;
 mod reader;
 mod state;
 mod tables;
@@ -56,12 +60,14 @@ use std::{
 use tokio::sync::oneshot;
 
 pub use self::{
+    backup::Backup,
     clock::{StoreClock, TimeSource},
     disk::{Disk, DiskFile, RealDisk},
-    error::{CreateError, Holder, OpenError},
+    error::{BackupError, CreateError, Holder, OpenError},
     faulty::{CountingDisk, FaultKind, IoCounts},
     log::files_of,
     options::{CommitBy, CreateOptions, OpenOptions},
+    progress::{Progress, Stage},
 };
 use self::{
     core::Core,
@@ -280,7 +286,7 @@ impl Checkpointer for Embedded {
     fn append(&self, group: Vec<Append>) -> BoxFuture<'_, Vec<Result<Position>>> {
         Box::pin(async move {
             let count = group.len();
-            if let Err(error) = self.core.alive() {
+            if let Err(error) = self.core.writable() {
                 return vec![Err(error); count];
             }
             let elements = group.into_iter().map(|a| self.element(a)).collect();
@@ -300,7 +306,10 @@ impl Checkpointer for Embedded {
     }
 
     fn post<'a>(&'a self, to: &'a ThreadId, message: Message) -> BoxFuture<'a, Result<Posted>> {
-        Box::pin(async move { self.line.ask(|reply| Ask::Post(to.clone(), message, reply)).await? })
+        Box::pin(async move {
+            self.core.writable()?;
+            self.line.ask(|reply| Ask::Post(to.clone(), message, reply)).await?
+        })
     }
 
     fn inbox<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<Vec<Message>>> {
@@ -314,7 +323,10 @@ impl Checkpointer for Embedded {
         holder: &'a str,
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<Lease>>> {
-        Box::pin(async move { self.line.ask(|r| Ask::Claim(which, holder.into(), ttl, r)).await? })
+        Box::pin(async move {
+            self.core.writable()?;
+            self.line.ask(|r| Ask::Claim(which, holder.into(), ttl, r)).await?
+        })
     }
 
     fn renew<'a>(
@@ -354,6 +366,7 @@ impl Checkpointer for Embedded {
         note: Append,
     ) -> BoxFuture<'a, Result<Position>> {
         Box::pin(async move {
+            self.core.writable()?;
             if note.thread != *thread {
                 return Err(admit::refused("the note about an erasure is of another thread"));
             }

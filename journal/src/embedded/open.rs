@@ -26,7 +26,7 @@ use super::{
     options::OpenOptions,
     planted::{Broken, planted},
     state::{State, Thread},
-    tables::{self, FORMAT_VERSION, GENESIS, META, STATE, Settled, THREADS},
+    tables::{self, FORMAT_VERSION, GENESIS, META, Settled, THREADS},
 };
 use crate::{
     checkpointer::StoreIdentity,
@@ -42,7 +42,7 @@ const RECOVERY_REQUIRED: u8 = 2;
 
 /// Finds the file, locks it and opens it.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Core, OpenError> {
-    let file = options.disk.open(path, true, options.follow).map_err(|source| {
+    let file = options.disk.open(path, !options.read_only, options.follow).map_err(|source| {
         let path = path.into();
         match source.kind() {
             io::ErrorKind::NotFound => OpenError::NotFound { path },
@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Core, OpenError
     })?;
     lock::acquire(path, &*file, options.wait)?;
     // A maker that was killed right after it gave the journal its name left the other one.
-    if file.names().is_ok_and(|names| names > 1) {
+    if !options.read_only && file.names().is_ok_and(|names| names > 1) {
         aside::tidy(&*options.disk, path, Some(&*file));
     }
     open_file(path, file, options)
@@ -85,7 +85,7 @@ pub(super) fn open_file(
     let known = read(path, &db, options);
     let recovered = known.and_then(|known| {
         let recovery = (repaired || !known.found.clean).then(|| since.elapsed());
-        if let Some(time) = recovery {
+        if let Some(time) = recovery.filter(|_| !options.read_only) {
             recover(path, &gate, &known, time)?;
         }
         Ok((known, recovery))
@@ -115,6 +115,8 @@ pub(super) fn open_file(
         segments: known.segments,
         log_bytes: options.log_bytes,
         drained: Notify::new(),
+        read_only: options.read_only,
+        copying: Mutex::new(None),
     })
 }
 
@@ -122,10 +124,11 @@ pub(super) fn open_file(
 fn read(path: &Path, db: &Database, options: &OpenOptions) -> Result<Known, OpenError> {
     let identity = identity(path, db)?;
     let clock = StoreClock::new(options.time.clone());
-    let segments = Segments::beside(path, Arc::clone(&options.disk), identity.log_id);
+    let disk = Arc::clone(&options.disk);
+    let segments = Segments::beside(path, disk, identity.log_id, !options.read_only);
     let read = guarded(|| {
         let transaction = db.begin_read()?;
-        let settled = settled(&transaction)?;
+        let settled = tables::settled(&transaction)?;
         let mut state = match &settled {
             Ok(settled) => State::settled_upto(settled.upto, settled.threads),
             Err(_) => State::default(),
@@ -259,14 +262,6 @@ fn identity(path: &Path, db: &Database) -> Result<StoreIdentity, OpenError> {
 }
 
 type Read<T> = Result<T, redb::Error>;
-
-fn settled(transaction: &ReadTransaction) -> Read<Result<Settled, String>> {
-    let meta = transaction.open_table(META)?;
-    let Some(stored) = meta.get(STATE)? else {
-        return Ok(Err("its state is missing".into()));
-    };
-    Ok(tables::read_settled(stored.value()).map_err(|why| format!("its state: {why}")))
-}
 
 /// Reads every row of the table of threads. What is wrong there is kept in the state, so that
 /// other threads can still be read.

@@ -32,6 +32,7 @@ pub struct OpenOptions {
     pub(super) verify: bool,
     pub(super) log_bytes: u64,
     pub(super) by: CommitBy,
+    pub(super) read_only: bool,
 }
 
 impl OpenOptions {
@@ -47,6 +48,7 @@ impl OpenOptions {
             verify: false,
             log_bytes: EMBEDDED_LOG_BYTES_DEFAULT,
             by: CommitBy::default(),
+            read_only: false,
         }
     }
 
@@ -102,6 +104,18 @@ impl OpenOptions {
         self
     }
 
+    /// Whether the journal is only looked at: no byte of its files changes, also where it was not
+    /// closed and opening would recover it, and appends, messages, claims and erasures are refused.
+    /// It is locked all the same, and may lie where nothing can be written.
+    ///
+    /// The last group of a journal that was not closed is then served as it is read: it may never
+    /// have been acknowledged, and a loss of power may still take it.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// Whether every page of the file is verified before anything is served: about a second for
     /// each 600 MiB. Without it, records are verified when they are read.
     #[must_use]
@@ -128,6 +142,7 @@ impl fmt::Debug for OpenOptions {
             .field("verify_pages", &self.verify)
             .field("log_bytes", &self.log_bytes)
             .field("commit_by", &self.by)
+            .field("read_only", &self.read_only)
             .finish()
     }
 }

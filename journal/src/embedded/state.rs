@@ -335,7 +335,7 @@ impl State {
 
     /// A drain is durable: the tables have everything before `upto`.
     pub(super) fn settle(&mut self, drained: Drained) {
-        let Drained { upto, unsettled, threads, erasures } = drained;
+        let Drained { upto, unsettled, threads, erasures, rewritten: _ } = drained;
         self.settled = upto;
         while self.tail.front().is_some_and(|fresh| fresh.place < upto) {
             self.tail.pop_front();
@@ -390,6 +390,8 @@ pub(super) struct Drained {
     pub(super) erasures: usize,
     /// Threads, with their newest list of extents and the number of message ids.
     pub(super) threads: Vec<(ThreadId, Option<Listed>, usize)>,
+    /// Chunks that were written again, and how many parts they had.
+    pub(super) rewritten: Vec<(Place, u32)>,
 }
 
 /// Takes a payload out of what is not in the tables yet; `false` if it is not there.
@@ -455,7 +457,8 @@ mod tests {
 
     fn drained(state: &State) -> Drained {
         let threads = state.threads.keys().map(|id| (id.clone(), None, 0)).collect();
-        Drained { upto: state.next, unsettled: state.unsettled, erasures: 0, threads }
+        let rewritten = Vec::new();
+        Drained { upto: state.next, unsettled: state.unsettled, erasures: 0, threads, rewritten }
     }
 
     #[test]

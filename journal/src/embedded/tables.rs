@@ -1,6 +1,6 @@
 //! The tables of the file, and the stored forms of what stands in them beside chunks.
 
-use redb::TableDefinition;
+use redb::{ReadTransaction, TableDefinition, WriteTransaction};
 
 use super::{
     code::{self, In, Out, Torn},
@@ -63,6 +63,23 @@ pub(super) fn read_genesis(stored: &[u8]) -> Result<Result<StoreIdentity, u8>, T
     Ok(Ok(identity))
 }
 
+/// Makes the tables, or opens them, and says whose they are and how far they go.
+pub(super) fn begin(
+    transaction: &WriteTransaction,
+    identity: &StoreIdentity,
+    settled: &Settled,
+) -> Result<(), redb::Error> {
+    let mut meta = transaction.open_table(META)?;
+    meta.insert(GENESIS, &write_genesis(identity)[..])?;
+    meta.insert(STATE, &write_settled(settled)[..])?;
+    transaction.open_table(RECORDS)?;
+    transaction.open_table(INBOX)?;
+    transaction.open_table(THREADS)?;
+    transaction.open_table(EXTENTS)?;
+    transaction.open_table(POSTED)?;
+    Ok(())
+}
+
 /// How far the tables are settled, and whether the journal was closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Settled {
@@ -78,6 +95,17 @@ pub(super) struct Settled {
     pub(super) log: [u8; 16],
     /// The number of rows in the table of threads.
     pub(super) threads: u64,
+}
+
+/// How far the tables go in the eyes of this transaction, or what is wrong with their word.
+pub(super) fn settled(
+    transaction: &ReadTransaction,
+) -> Result<Result<Settled, String>, redb::Error> {
+    let meta = transaction.open_table(META)?;
+    let Some(stored) = meta.get(STATE)? else {
+        return Ok(Err("its state is missing".into()));
+    };
+    Ok(read_settled(stored.value()).map_err(|why| format!("its state: {why}")))
 }
 
 pub(super) fn write_settled(settled: &Settled) -> Vec<u8> {

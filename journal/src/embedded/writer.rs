@@ -117,9 +117,7 @@ impl Writer {
         };
         let (first, entries) = (group.first, group.entries);
         let hash = log.append(first, entries.iter()).map_err(|error| {
-            let why = format!("the log could not be written: {error}");
-            self.core.end(&why);
-            StoreError::Unknown { why: why.into() }
+            self.core.end_unknown(&format!("the log could not be written: {error}"))
         })?;
         let mut state = self.core.state();
         for entry in entries {

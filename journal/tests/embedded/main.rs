@@ -9,6 +9,7 @@
     reason = "these are tests"
 )]
 
+mod backup;
 mod damage;
 mod desk;
 mod faults;

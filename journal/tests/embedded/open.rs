@@ -340,6 +340,10 @@ fn the_log_turns_also_after_an_erasure() {
         book.erase(&pen.thread.clone(), 0, role, note).await.unwrap();
         for _ in 0..60 {
             put(&book, pen.write(1, &payload)).await.unwrap();
+            // Files are made ready and freed beside the writers, who do not wait for that.
+            while book.info().undrained_bytes > 32 << 10 {
+                std::thread::yield_now();
+            }
         }
     });
     for file in files_of(folder.book()).into_iter().skip(1).filter(|file| file.exists()) {

@@ -153,15 +153,27 @@ pub(in super::super) struct Segments {
     disk: Arc<dyn Disk>,
     journal: PathBuf,
     log_id: [u8; 16],
+    /// Whether files may be written to.
+    writes: bool,
     slots: Mutex<[Slot; NAMES.len()]>,
     /// The file that was made ready ahead of use.
     ready: Mutex<Option<Arc<Segment>>>,
 }
 
 impl Segments {
-    pub(in super::super) fn beside(journal: &Path, disk: Arc<dyn Disk>, log_id: [u8; 16]) -> Self {
+    pub(in super::super) fn beside(
+        journal: &Path,
+        disk: Arc<dyn Disk>,
+        log_id: [u8; 16],
+        writes: bool,
+    ) -> Self {
         let slots = Mutex::new([Slot::Left, Slot::Left, Slot::Left]);
-        Self { disk, journal: journal.into(), log_id, slots, ready: Mutex::new(None) }
+        Self { disk, journal: journal.into(), log_id, writes, slots, ready: Mutex::new(None) }
+    }
+
+    /// The disk that they are on.
+    pub(in super::super) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
     }
 
     fn slots(&self) -> MutexGuard<'_, [Slot; NAMES.len()]> {
@@ -183,7 +195,7 @@ impl Segments {
         let mut slots = self.slots();
         for (slot, name) in slots.iter_mut().zip(NAMES) {
             let path = self.path(name);
-            let file = match self.disk.open(&path, true, false) {
+            let file = match self.disk.open(&path, self.writes, false) {
                 Ok(file) => file,
                 Err(error) if is_no_file(&error) => continue,
                 Err(error) => return Err(error),
@@ -431,7 +443,7 @@ mod tests {
     const LOG: [u8; 16] = [7; 16];
 
     fn segments(folder: &tempfile::TempDir) -> Segments {
-        Segments::beside(&folder.path().join("book.redb"), Arc::new(RealDisk), [3; 16])
+        Segments::beside(&folder.path().join("book.redb"), Arc::new(RealDisk), [3; 16], true)
     }
 
     /// The keeper looked, a writer turned, and the keeper made ready what it had seen missing.

@@ -10,6 +10,7 @@
     reason = "a test ends at the first surprise"
 )]
 
+mod backup;
 mod damage;
 mod erasure;
 mod fault;

@@ -1,0 +1,147 @@
+//! Backups.
+
+use std::{fs, process::Command};
+
+use deedbook_journal::{checkpointer::Claim, id::ThreadId, policy::Policy, row::Status};
+
+use super::book::{Book, block_on, done, intent, write};
+
+fn some() -> Book {
+    let book = Book::new();
+    for k in 0..3 {
+        let steps = [intent("pay", Policy::Idempotent), done(1, r#"{"id":"r_17"}"#)];
+        book.thread(&format!("order-{k}"), Status::Waiting, steps.into());
+    }
+    book
+}
+
+/// Writes one more record and crashes.
+fn crash(book: &Book) {
+    use deedbook_journal::checkpointer::Checkpointer;
+    let home = book.home();
+    block_on(async {
+        let id = ThreadId::new("order-0").unwrap();
+        let which = Claim::Thread { id, create: None };
+        let lease = home.claim(which, "worker:2", std::time::Duration::from_secs(60)).await;
+        let lease = lease.unwrap().remove(0);
+        let row = lease.row.clone();
+        write(&home, &lease, vec![intent("email", Policy::Read)], row).await;
+    });
+}
+
+/// Every file beside the journal, with its bytes.
+fn files(book: &Book) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(book.dir()).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_backup_is_a_journal_of_its_own_with_everything_in_it() {
+    let book = some();
+    let said = book.ok(&["backup", "copy.deedbook"]);
+    assert!(said.starts_with("backed up 9 records of 3 threads to copy.deedbook ("), "{said}");
+    assert!(said.contains("head  leaf 8, "), "{said}");
+    let of = |journal: &str, args: &[&str]| book.ok(&[&["--journal", journal], args].concat());
+    let records = |export: String| export.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let export = |journal| records(of(journal, &["export"]));
+    assert_eq!(export("copy.deedbook"), export("book.deedbook"));
+    for args in [&["verify"][..], &["key", "--thread", "t", "--step", "s"]] {
+        assert_eq!(of("copy.deedbook", args), of("book.deedbook", args), "{args:?}");
+    }
+    // It is not written over.
+    let again = book.run(&["backup", "copy.deedbook"]);
+    assert_eq!((again.code, again.stdout.as_str()), (1, ""));
+    assert!(again.stderr.contains("copy.deedbook: there is something with this name already"));
+    let json = book.json(&["backup", "other.deedbook"]).remove(0);
+    assert_eq!((&json["records"], &json["threads"]), (&9.into(), &3.into()));
+    assert_eq!(json["head"]["leaf"], 8);
+    assert_eq!(json["head"]["hash"].as_str().unwrap().len(), 64);
+    let length = fs::metadata(book.file("other.deedbook")).unwrap().len();
+    assert_eq!(json["file_bytes"], length);
+    let empty = Book::new();
+    assert!(empty.json(&["backup", "copy"]).remove(0)["head"].is_null());
+}
+
+#[test]
+fn how_far_a_backup_has_come_is_told_where_that_is_wanted() {
+    let book = some();
+    assert_eq!(book.run(&["backup", "silent"]).stderr, "");
+    let told = book.run(&["backup", "told", "--progress"]);
+    assert_eq!(told.code, 0);
+    assert!(told.stderr.starts_with("copying: "), "{}", told.stderr);
+    assert!(told.stderr.contains(" of 9 records, "), "{}", told.stderr);
+}
+
+#[test]
+fn a_journal_that_was_not_closed_is_backed_up_whole() {
+    let book = some();
+    crash(&book);
+    assert_eq!(book.json(&["backup", "copy"]).remove(0)["records"], 10);
+    assert!(book.ok(&["--journal", "copy", "verify"]).contains("10 records"));
+}
+
+#[test]
+fn a_journal_that_is_in_use_is_not_backed_up_from_outside() {
+    let book = some();
+    let home = book.home();
+    let ran = book.run(&["backup", "copy"]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(ran.stderr.contains("in use by"), "{}", ran.stderr);
+    assert!(!book.file("copy").exists());
+    drop(home);
+}
+
+/// They ended with an error of the system.
+#[test]
+fn where_nothing_can_be_written_one_can_look() {
+    use std::os::unix::fs::PermissionsExt;
+    let book = some();
+    crash(&book);
+    let before = files(&book);
+    let mode = |file: u32, dir: u32| {
+        for (name, _) in &before {
+            let mode = fs::Permissions::from_mode(file);
+            // Whoever is not kept out has recovered it, and its log is gone.
+            drop(fs::set_permissions(book.file(name), mode));
+        }
+        fs::set_permissions(book.dir(), fs::Permissions::from_mode(dir)).unwrap();
+    };
+    mode(0o400, 0o500);
+    // Nothing keeps some users out.
+    let forbidden = fs::File::options().write(true).open(book.path()).is_err();
+    for args in [&["threads"][..], &["show", "order-0"], &["doubts"], &["export"], &["verify"]] {
+        book.ok(args);
+        assert!(!forbidden || files(&book) == before, "{args:?} changed something");
+    }
+    assert!(book.ok(&["verify"]).contains("10 records"));
+    let act = book.run(&["cancel", "order-2", "--reason", "x"]);
+    mode(0o600, 0o700);
+    if forbidden {
+        assert_eq!(act.code, 1);
+        assert!(act.stderr.contains("works all the same"), "{}", act.stderr);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_named_and_nothing_is_left() {
+    let book = some();
+    let before = files(&book);
+    // No file may get longer than 32 KiB.
+    let script = "trap '' XFSZ; ulimit -f 32; exec \"$D\" backup copy";
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .env("D", env!("CARGO_BIN_EXE_deedbook"))
+        .env("DEEDBOOK_JOURNAL", book.path())
+        .current_dir(book.dir())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("deedbook: copy: cannot "), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    assert!(files(&book) == before);
+}
