@@ -16,6 +16,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     (".ci/run", "runs this very test"),
     ("cargo build --release -p deedbook-benches", "figures are taken by hand; clippy builds it"),
     (
+        "chrt -f 50 benches/peers/run --document docs/reference/peers.md",
+        "takes half an hour and builds what nobody else needs; test_harness.py tests what it judges by",
+    ),
+    (
         "chrt -f 50 target/release/deedbook-benches all --plots docs/reference/plots",
         "durations mean nothing on a machine that does other things; benches/parts.rs runs all",
     ),

@@ -1,0 +1,1 @@
+"""Measures peers of Deedbook beside each other; `../run` is the command."""
