@@ -89,27 +89,27 @@ impl Downstream {
     }
 
     /// It has never heard of keys: every request has its effect.
-    #[must_use]
-    pub fn without_keys(self) -> Self {
+    pub fn without_keys(&self) -> &Self {
         self.set(|service| service.ignores_keys = true);
         self
     }
 
     /// It forgets keys so long after it saw them first, as many providers do after 24 hours.
-    #[must_use]
-    pub fn forgets_keys_after(self, window: Duration) -> Self {
+    pub fn forgets_keys_after(&self, window: Duration) -> &Self {
         self.set(|service| service.forgets_after = Some(window));
         self
     }
 
     /// It refuses the next requests, without an effect.
-    pub fn refuse_next(&self, requests: u32) {
+    pub fn refuse_next(&self, requests: u32) -> &Self {
         self.set(|service| service.refusals = requests);
+        self
     }
 
     /// It does what the next requests ask for, and never answers them.
-    pub fn silent_next(&self, requests: u32) {
+    pub fn silent_next(&self, requests: u32) -> &Self {
         self.set(|service| service.silences = requests);
+        self
     }
 
     /// Asks for an effect under this operation key, and waits for its answer: `answer`, or the one
@@ -163,6 +163,7 @@ impl Downstream {
     /// [`DownstreamError::OtherAnswer`] if it answers with something that is no `T`.
     pub async fn find<T: DeserializeOwned>(&self, key: &str) -> Result<Probe<T>, DownstreamError> {
         self.world.gate().await;
+        self.world.state().lookup(&self.name, key);
         Ok(self.known(key)?.map_or(Probe::DidNotHappen, Probe::Happened))
     }
 

@@ -19,7 +19,7 @@ use deedbook_journal::{
     record::{Header, Role},
 };
 
-use crate::world::World;
+use crate::{judge::step_name, world::World};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -101,7 +101,7 @@ impl Noted {
             let own = (header.thread.clone(), header.n);
             let step = match &header.place {
                 Some(place) => {
-                    let name = format!(" {}#{}", place.name.as_str(), place.occurrence);
+                    let name = format!(" {}", step_name(place));
                     notes.steps.insert(own, name.clone());
                     name
                 }
@@ -111,6 +111,9 @@ impl Noted {
                 }
             };
             words.push(format!("{}{step}", header.kind.as_str()));
+        }
+        if words.is_empty() {
+            words.push("what a thread waits for".to_owned());
         }
         notes.writes.push(words.join(", "));
         notes.writes.len() as u64 - 1

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use deedbook::{Checkpointer, Filter, Status};
+use deedbook::{Checkpointer, Filter, Status, Waits};
 use deedbook_journal::{
     policy::Policy,
-    record::{Header, Kind},
+    record::{Header, Kind, Place},
 };
 
-use crate::world::World;
+use crate::{
+    downstream::Service,
+    world::{Lookup, World},
+};
 
 /// What a journal says, as far as it matters here.
 #[derive(Debug, Default)]
@@ -17,8 +20,18 @@ pub(crate) struct Book {
     steps: BTreeMap<String, Step>,
     /// Threads that did not come to their end, and what they wait for.
     pub(crate) open: Vec<String>,
-    /// Whether a thread is in doubt.
-    pub(crate) in_doubt: bool,
+    /// The steps that are in doubt, and why.
+    pub(crate) doubts: Vec<Doubtful>,
+    /// Whether a thread has diverged.
+    pub(crate) diverged: bool,
+}
+
+/// A step that is in doubt.
+#[derive(Debug)]
+pub(crate) struct Doubtful {
+    /// Its step id, as shown.
+    pub(crate) step: String,
+    pub(crate) why: String,
 }
 
 #[derive(Debug)]
@@ -46,7 +59,11 @@ async fn read_all(home: &dyn Checkpointer) -> Result<Book, String> {
         let page = page.map_err(|error| error.to_string())?;
         for info in page.items {
             let (id, row) = (info.id.as_str(), &info.row);
-            book.in_doubt |= row.status == Status::InDoubt;
+            book.diverged |= row.status == Status::Diverged;
+            if let Some(Waits::Doubt { step, .. }) = row.waits_for() {
+                let why = row.detail.as_deref().unwrap_or("nothing known").to_owned();
+                book.doubts.push(Doubtful { step: step.to_string(), why });
+            }
             if !row.status.is_ended() {
                 let detail = row.detail.as_deref().unwrap_or("nothing known");
                 book.open.push(format!("{id} is {} ({detail})", row.status.as_str()));
@@ -79,10 +96,7 @@ impl Book {
             Kind::StepIntent => {
                 let Some(key) = header.key.map(|key| key.to_string()) else { return };
                 keys.insert(header.n, key.clone());
-                let name = match header.place {
-                    Some(place) => format!("{}#{}", place.name.as_str(), place.occurrence),
-                    None => "a step".to_owned(),
-                };
+                let name = header.place.as_ref().map_or("a step".to_owned(), step_name);
                 let policy = header.policy;
                 self.steps.entry(key).or_insert(Step { name, policy, done: false });
             }
@@ -103,9 +117,11 @@ impl Book {
         let effects = effects(world);
         for (key, effects) in &effects {
             let Some(step) = self.steps.get(key) else {
+                let service = service_of(world, key);
                 wrongs.push(format!(
-                    "something was done under the key {key}, and no step of the journal has it: \
-                     send `op.key()` downstream"
+                    "{service} was asked under the key {key}, and no step of the journal has it: \
+                     send `op.key()`; a `read`, and code outside of a step, may have no effect; \
+                     and workflows run on a `World::book`"
                 ));
                 continue;
             };
@@ -120,7 +136,35 @@ impl Book {
             }
         }
         wrongs.extend(self.asked_twice(world));
+        wrongs.extend(self.looked_up_wrongly(world));
         wrongs
+    }
+
+    /// Look-ups that cannot have found what they were for.
+    fn looked_up_wrongly(&self, world: &World) -> Vec<String> {
+        let state = world.state();
+        let wrongs = state.kept.lookups.iter().filter_map(|lookup| {
+            let Lookup { service, key, early } = lookup;
+            match self.steps.get(key) {
+                None => Some(format!(
+                    "{service} was asked whether something happened under the key {key}, and no \
+                     step of the journal has it: ask with `op.key()`"
+                )),
+                Some(step) if *early => Some(format!(
+                    "{} was looked up while a request of it was still on its way to {service}: \
+                     its `quiet` is shorter than the matrix' `on_its_way`",
+                    step.name
+                )),
+                Some(_) => None,
+            }
+        });
+        wrongs.collect()
+    }
+
+    /// Whether a doubt is what its policy promises where the process has died.
+    pub(crate) fn is_at_most_once(&self, step: &str) -> bool {
+        let mut named = self.steps.values().filter(|known| known.name == step);
+        named.any(|known| known.policy == Some(Policy::AtMostOnce))
     }
 
     fn asked_twice(&self, world: &World) -> Vec<String> {
@@ -152,4 +196,22 @@ pub(crate) fn effects(world: &World) -> BTreeMap<String, u32> {
         *effects.entry(key.to_owned()).or_default() += times;
     }
     effects
+}
+
+/// A step's id, as people see it.
+pub(crate) fn step_name(place: &Place) -> String {
+    let branch: String = place.branch.parts().iter().map(|p| format!("{}/", p.as_str())).collect();
+    let name = place.name.as_str();
+    match &place.business_key {
+        Some(key) => format!("{branch}{name}={key}"),
+        None => format!("{branch}{name}#{}", place.occurrence),
+    }
+}
+
+/// The downstream that was asked under this key.
+fn service_of(world: &World, key: &str) -> String {
+    let state = world.state();
+    let asked = |service: &Service| service.effects().any(|(known, _)| known == key);
+    let found = state.kept.services.iter().find(|(_, service)| asked(service));
+    found.map_or_else(|| "somebody".to_owned(), |(name, _)| name.clone())
 }

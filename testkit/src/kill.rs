@@ -9,7 +9,7 @@ use std::{
     future::Future,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -27,8 +27,11 @@ const FOLDER: &str = "DEEDBOOK_TESTKIT_FOLDER";
 /// Says to a child where it crashes.
 const POINT: &str = "DEEDBOOK_TESTKIT_POINT";
 
-/// How many matrices of this process had a folder.
-static FOLDERS: AtomicU64 = AtomicU64::new(0);
+/// Says to a child which matrix of its test it belongs to.
+const NUMBER: &str = "DEEDBOOK_TESTKIT_NUMBER";
+
+/// How many matrices each test has begun in this process.
+static BEGUN: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// A child that has not come to its point or its end by then is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,8 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// run a process of its own, and every crash a SIGKILL. It takes about a tenth of a second for
 /// each of them, and tries one order of answers.
 ///
-/// It starts the test's own binary again, with the test's name; so it must be called in a test,
-/// and nothing in the test before it should do anything that cannot be done again.
+/// It starts the test's own binary again, with the test's name; so it must be called in a test, on
+/// the test's own thread, and what stands before it in the test is done again in every child.
 ///
 /// # Panics
 /// With the matrix, if anything went wrong; and where the test's name is not known.
@@ -86,19 +89,25 @@ impl CrashMatrix {
         T: Debug,
         E: Display,
     {
-        if let Ok(folder) = env::var(FOLDER) {
-            self.be_a_child(Path::new(&folder), &program);
-        }
         let test = test_name()?;
+        let number = number_in(&test);
+        if let (Ok(folder), Ok(wanted)) = (env::var(FOLDER), env::var(NUMBER)) {
+            if wanted == number.to_string() {
+                self.be_a_child(Path::new(&folder), &program);
+            }
+            // A child of a later matrix of this test.
+            return Ok(Matrix::default());
+        }
         let calm = self.at(0, Point::Nowhere, &program, &BTreeMap::new());
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("deedbook-kills-{}-{number}", std::process::id());
+        let safe: String =
+            test.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        let name = format!("deedbook-kills-{}-{safe}-{number}", std::process::id());
         let folder = env::temp_dir().join(name);
         let mut at = 0;
         let run = |point| {
             at += 1;
             let folder = folder.join(at.to_string());
-            let run = self.killed(&test, &folder, point, &calm.effects);
+            let run = self.killed((&test, number), &folder, point, &calm.effects);
             run.unwrap_or_else(Run::gone_wrong)
         };
         let order = Order::of(0, &calm, run);
@@ -110,7 +119,7 @@ impl CrashMatrix {
     /// One life after another in this folder, the first with a SIGKILL at this point.
     fn killed(
         &self,
-        test: &str,
+        test: (&str, u64),
         folder: &Path,
         point: Point,
         usual: &BTreeMap<String, u32>,
@@ -141,6 +150,7 @@ impl CrashMatrix {
             }
         };
         run.judge(&world, ended, usual);
+        self.judge_doubts(&mut run, point);
         Ok(run)
     }
 
@@ -190,11 +200,12 @@ impl CrashMatrix {
 struct Killed(Child, PathBuf);
 
 impl Killed {
-    fn start(test: &str, folder: &Path, point: Point) -> Result<Self, String> {
+    fn start((test, number): (&str, u64), folder: &Path, point: Point) -> Result<Self, String> {
         let binary = env::current_exe().map_err(|error| error.to_string())?;
         let child = Command::new(binary)
             .args([test, "--exact", "--nocapture", "--include-ignored"])
             .env(FOLDER, folder)
+            .env(NUMBER, number.to_string())
             .env(POINT, point.to_text())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -228,6 +239,14 @@ impl Drop for Killed {
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
     }
+}
+
+/// Which matrix of its test this one is.
+fn number_in(test: &str) -> u64 {
+    let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = begun.entry(test.to_owned()).or_default();
+    *number += 1;
+    *number
 }
 
 /// The name of the test that runs on this thread.

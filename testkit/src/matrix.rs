@@ -1,7 +1,7 @@
 //! The crash matrix: one run without a crash, and one for every place where there can be one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Debug, Display},
     future::Future,
     sync::Arc,
@@ -79,6 +79,7 @@ where
 pub struct CrashMatrix {
     orders: u64,
     pub(crate) on_its_way: Duration,
+    doubtful: BTreeSet<String>,
     pub(crate) prepare: Arc<dyn Fn(&World) + Send + Sync>,
 }
 
@@ -97,7 +98,12 @@ impl Default for CrashMatrix {
 impl CrashMatrix {
     /// The defaults.
     pub fn new() -> Self {
-        Self { orders: ORDERS, on_its_way: ON_ITS_WAY, prepare: Arc::new(|_| {}) }
+        Self {
+            orders: ORDERS,
+            on_its_way: ON_ITS_WAY,
+            doubtful: BTreeSet::new(),
+            prepare: Arc::new(|_| {}),
+        }
     }
 
     /// How many orders of answers are tried. More find rarer races.
@@ -110,6 +116,14 @@ impl CrashMatrix {
     /// `reconcile` that asks before that ([`quiet`](deedbook::Step::quiet)) is found out.
     pub fn on_its_way(mut self, time: Duration) -> Self {
         self.on_its_way = time;
+        self
+    }
+
+    /// A step of this name may be in doubt, with and without a crash: one whose window can end, or
+    /// whose downstream may keep silent. Unless it is said, only an `at_most_once` step may be, and
+    /// only where a run crashed or an answer was lost.
+    pub fn may_doubt(mut self, step: &str) -> Self {
+        self.doubtful.insert(step.to_owned());
         self
     }
 
@@ -152,11 +166,10 @@ impl CrashMatrix {
             let order = self.order(seed, &program);
             matrix.orders.push(order);
         }
-        let first = matrix.orders.first().map(|order| order.result.clone());
         // Where the order decides the result, another result is no fault.
-        if matrix.orders.iter().any(|order| Some(&order.result) != first.as_ref()) {
-            matrix.races = true;
-        }
+        let mut results = matrix.orders.iter().filter(|order| order.is_calm()).map(|o| &o.result);
+        let first = results.next();
+        matrix.races = results.any(|result| Some(result) != first);
         matrix
     }
 
@@ -186,6 +199,11 @@ impl CrashMatrix {
         T: Debug,
         E: Display,
     {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let why = "the matrix has async runtimes of its own: call it in a plain `#[test]`, not \
+                       in `#[tokio::test]`";
+            return Run::gone_wrong(why.to_owned());
+        }
         let world = World::new(seed, point, self.on_its_way, Place::memory());
         (self.prepare)(&world);
         let mut run = Run::default();
@@ -213,12 +231,37 @@ impl CrashMatrix {
         // What was still on its way comes, too late to be of use and early enough to harm.
         while world.expects() && world.pass() {}
         run.judge(&world, ended, usual);
+        self.judge_doubts(&mut run, point);
         if point == Point::Nowhere && run.result.starts_with(AN_ERROR) {
-            run.wrongs.push(format!("it fails without a crash: {}", run.result));
+            let more = match world.now() > World::born() {
+                true => " (a thread that sleeps is let go of and executed again when it wakes)",
+                false => "",
+            };
+            run.wrongs.push(format!("it fails without a crash: {}{more}", run.result));
         }
         run
     }
+
+    /// Doubts that no policy promises are wrong.
+    pub(crate) fn judge_doubts(&self, run: &mut Run, point: Point) {
+        for (step, why, at_most_once) in std::mem::take(&mut run.doubts) {
+            let last = step.rsplit('/').next().unwrap_or_default();
+            let name = last.split(['#', '=', '~']).next().unwrap_or_default();
+            if self.doubtful.contains(name) || (at_most_once && point != Point::Nowhere) {
+                continue;
+            }
+            let when = if point == Point::Nowhere { " without a crash" } else { "" };
+            run.wrongs.push(format!(
+                "it ends in doubt{when}: {why} (if that is as it should be: `may_doubt({name:?})`)"
+            ));
+        }
+    }
 }
+
+/// What a divergence means where the code is the same each time.
+const NOT_THE_CODE: &str = " (the code is the same in all runs: it decides by something that is \
+                            not in the journal, such as a clock, chance, the order of a HashMap, or \
+                            a value that outlives a run)";
 
 /// What a result that is an error begins with.
 const AN_ERROR: &str = "an error: ";
@@ -228,6 +271,8 @@ const AN_ERROR: &str = "an error: ";
 pub(crate) struct Run {
     result: String,
     doubt: bool,
+    /// Steps in doubt, why, and whether they are `at_most_once`.
+    doubts: Vec<(String, String, bool)>,
     pub(crate) wrongs: Vec<String>,
     writes: Vec<String>,
     requests: Vec<String>,
@@ -251,10 +296,20 @@ impl Run {
         self.wrongs.dedup();
         match ended {
             Some(Ok(value)) => self.result = value,
-            Some(Err(_)) if book.in_doubt => self.doubt = true,
-            Some(Err(error)) => self.result = format!("{AN_ERROR}{error}"),
+            Some(Err(_)) if !book.doubts.is_empty() => {
+                self.doubt = true;
+                self.result = "in doubt".to_owned();
+            }
+            Some(Err(error)) => {
+                let hint = if book.diverged { NOT_THE_CODE } else { "" };
+                self.result = format!("{AN_ERROR}{error}{hint}");
+            }
             None => {}
         }
+        let doubts = book.doubts.iter().map(|doubt| {
+            (doubt.step.clone(), doubt.why.clone(), book.is_at_most_once(&doubt.step))
+        });
+        self.doubts = doubts.collect();
         let named = |request: String| match request.rsplit_once(' ') {
             Some((service, key)) => match book.name(key) {
                 Some(step) => format!("{service} {step}"),
@@ -283,6 +338,10 @@ impl Order {
         let result = calm.result.clone();
         let cells = vec![("", calm.clone().cell(&result))];
         let mut rows = vec![Row { what: CALM.into(), cells }];
+        if !calm.wrongs.is_empty() {
+            // Nothing to measure the others by.
+            return Self { seed, result, rows };
+        }
         let mut row = |what: String, points: &[(&'static str, Point)]| {
             let mut cell = |point| run(point).cell(&result);
             let cells = points.iter().map(|(name, point)| (*name, cell(*point))).collect();

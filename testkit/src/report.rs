@@ -52,7 +52,7 @@ impl Matrix {
     /// How many of them ended in doubt, for a person to settle.
     #[must_use]
     pub fn doubts(&self) -> usize {
-        self.cells().filter(|(_, _, _, cell)| **cell == Cell::Doubt).count()
+        self.cells().filter(|(_, _, name, cell)| !name.is_empty() && **cell == Cell::Doubt).count()
     }
 
     /// What went wrong, a sentence each.
@@ -68,8 +68,10 @@ impl Matrix {
         })
     }
 
+    /// What went wrong, each once, with where it did first and how often.
     fn wrongs(&self) -> impl Iterator<Item = String> {
-        self.cells().flat_map(|(order, row, name, cell)| {
+        let mut found: Vec<(String, String, usize)> = Vec::new();
+        for (order, row, name, cell) in self.cells() {
             let whys = match cell {
                 Cell::Wrong(whys) => whys.clone(),
                 Cell::Differs(result) if !self.races => {
@@ -77,9 +79,29 @@ impl Matrix {
                 }
                 _ => Vec::new(),
             };
-            let at = format!("order {}, {}, {name}", order.seed, row.what);
-            whys.into_iter().map(move |why| format!("{at}: {why}"))
+            let gap = if name.is_empty() { "" } else { ", " };
+            for why in whys {
+                match found.iter_mut().find(|(known, _, _)| *known == why) {
+                    Some((_, _, times)) => *times += 1,
+                    None => {
+                        let at = format!("order {}, {}{gap}{name}", order.seed, row.what);
+                        found.push((why, at, 1));
+                    }
+                }
+            }
+        }
+        found.into_iter().map(|(why, at, times)| match times {
+            1 => format!("{at}: {why}"),
+            times => format!("{at}, and {} more: {why}", times - 1),
         })
+    }
+}
+
+impl Order {
+    /// Whether the run without a crash went as it should.
+    pub(crate) fn is_calm(&self) -> bool {
+        let calm = self.rows.first().and_then(|row| row.cells.first());
+        calm.is_some_and(|(_, cell)| *cell == Cell::Fine)
     }
 }
 

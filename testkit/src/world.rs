@@ -105,8 +105,19 @@ pub(crate) struct Kept {
     pub(crate) requests: Vec<String>,
     /// Requests whose sender is gone, and when they arrive.
     late: Vec<(u64, Late)>,
+    /// The look-ups that came.
+    pub(crate) lookups: Vec<Lookup>,
     /// What has been done once, whatever crashed.
     done: BTreeSet<String>,
+}
+
+/// A look-up.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Lookup {
+    pub(crate) service: String,
+    pub(crate) key: String,
+    /// Whether a request under this key was still on its way.
+    pub(crate) early: bool,
 }
 
 /// A request that is on its way.
@@ -211,6 +222,11 @@ impl World {
         state.kept.done.insert(what.to_owned());
         state.keep();
         Some(done)
+    }
+
+    /// When every world begins.
+    pub(crate) fn born() -> StoreTime {
+        VirtualClock::new().now()
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -389,6 +405,14 @@ impl State {
             Point::AnswerLost(at) if at == number => Befalls::AnswerLost,
             _ => Befalls::Nothing,
         }
+    }
+
+    /// A look-up has come.
+    pub(crate) fn lookup(&mut self, service: &str, key: &str) {
+        let on_its_way = |late: &Late| late.service == service && late.key == key;
+        let early = self.kept.late.iter().any(|(_, late)| on_its_way(late));
+        self.kept.lookups.push(Lookup { service: service.to_owned(), key: key.to_owned(), early });
+        self.keep();
     }
 
     /// A request arrives.

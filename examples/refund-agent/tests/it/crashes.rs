@@ -100,9 +100,9 @@ fn matrix(mode: Mode, amount_minor: u64) -> Matrix {
     let references: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
     let prepare = move |world: &World| {
         if mode != Mode::Keys {
-            drop(world.downstream("bank").without_keys());
+            world.downstream("bank").without_keys();
         }
-        drop(world.downstream("outbox").without_keys());
+        world.downstream("outbox").without_keys();
     };
     // The agent's quiet is measured for a bank on the same machine.
     let matrix = CrashMatrix::new().prepare(prepare).on_its_way(Duration::from_millis(150));
