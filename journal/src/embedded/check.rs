@@ -11,7 +11,7 @@ use super::{
     entry::Place,
     progress::{Progress, Stage, Watch},
     reader,
-    tables::{self, INBOX, POSTED, THREADS},
+    tables::{self, Ascending, INBOX, POSTED, THREADS},
 };
 use crate::{
     checkpointer::{LogEntry, StoreError},
@@ -92,6 +92,10 @@ impl Checking<'_, '_> {
             let Some(last) = keys.last() else {
                 return Ok(());
             };
+            if let Err(why) = Ascending::after(&from).next(last.clone()) {
+                self.note::<()>(Err(damaged(format!("the table of threads: {why}"))));
+                return Ok(());
+            }
             from = Bound::Excluded(last.clone());
             for key in &keys {
                 self.sum.threads += 1;
@@ -195,11 +199,15 @@ impl Checking<'_, '_> {
         let mut from = Bound::Unbounded;
         loop {
             let range = (from, Bound::Unbounded);
+            let mut order = Ascending::after(&from);
             let last = self.core.reading(&ThreadId::system(), |transaction| {
                 let (mut bytes, mut last) = (0, None);
                 for message in transaction.open_table(INBOX)?.range(range)? {
                     let (key, message) = message?;
                     let (leaf, sub) = key.value();
+                    if let Err(why) = order.next((leaf, sub)) {
+                        return Ok(Err(damaged(format!("the inbox: {why}"))));
+                    }
                     if let Err(why) = tables::read_message(Place { leaf, sub }, message.value()) {
                         return Ok(Err(damaged(format!("a message in the inbox: {why}"))));
                     }
@@ -231,11 +239,15 @@ impl Checking<'_, '_> {
         let mut from = Bound::Unbounded;
         loop {
             let range = (from, Bound::Unbounded);
+            let mut order = Ascending::after(&from);
             let (looked, last) = self.core.reading(&ThreadId::system(), |transaction| {
                 let (mut looked, mut last) = (0, None);
                 for stored in transaction.open_table(POSTED)?.range(range)? {
                     let (key, seal) = stored?;
                     let (no, id) = key.value();
+                    if let Err(why) = order.next((no, id)) {
+                        return Ok(Err(damaged(format!("the ids of messages: {why}"))));
+                    }
                     if tables::posted_seal(no, &MessageId(id)) != seal.value() {
                         return Ok(Err(damaged("the id of a message that was posted")));
                     }

@@ -18,12 +18,13 @@ use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableTable, Table, Write
 
 use super::{
     backend::{Backend, Gate},
+    code::Torn,
     core::{Core, Fault, guarded},
     disk::DiskFile,
     entry::Place,
     progress::{Progress, Stage, Watch},
     state::Drained,
-    tables::{self, EXTENTS, INBOX, POSTED, RECORDS, Settled, THREADS},
+    tables::{self, Ascending, EXTENTS, INBOX, POSTED, RECORDS, Settled, THREADS},
 };
 use crate::{
     checkpointer::StoreError,
@@ -310,10 +311,14 @@ impl Copying<'_, '_> {
             let range = (self.from, Bound::Excluded((upto, 0)));
             let (mut parts, mut bytes) = (Vec::new(), 0);
             if !matches!(self.from, Bound::Excluded(from) if from >= (upto, 0)) {
+                let mut order = Ascending::after(&self.from);
                 parts = self.reading(|transaction| {
                     let mut parts = Vec::new();
                     for part in transaction.open_table(RECORDS)?.range(range)? {
                         let (key, part) = part?;
+                        if let Err(why) = order.next(key.value()) {
+                            return Ok(Err(out_of_order("records", why)));
+                        }
                         bytes += part.value().len();
                         parts.push((key.value(), part.value().to_vec()));
                         if bytes >= EMBEDDED_COPY_BYTES {
@@ -373,8 +378,12 @@ impl Copying<'_, '_> {
                 let mut rows = Vec::new();
                 let mut bytes = 0;
                 let range = (from.as_ref().map(|id: &Vec<u8>| &id[..]), Bound::Unbounded);
+                let mut order = Ascending::after(&from);
                 for stored in source.threads.range::<&[u8]>(range)? {
                     let (id, row) = stored?;
+                    if let Err(why) = order.next(id.value().to_vec()) {
+                        return Ok(Err(out_of_order("threads", why)));
+                    }
                     match source.thread(id.value(), row.value())? {
                         Ok(row) => rows.push(row),
                         Err(error) => return Ok(Err(error)),
@@ -542,4 +551,9 @@ impl Target {
         self.commit()?;
         Ok(guarded(|| Ok(self.db.close()?))?)
     }
+}
+
+fn out_of_order(table: &str, why: Torn) -> StoreError {
+    let why = format!("the table of {table}: {why}");
+    StoreError::Damaged { thread: ThreadId::system(), n: 0, why: why.into() }
 }

@@ -1,5 +1,7 @@
 //! The tables of the file, and the stored forms of what stands in them beside chunks.
 
+use std::ops::Bound;
+
 use redb::{ReadTransaction, TableDefinition, WriteTransaction};
 
 use super::{
@@ -236,4 +238,24 @@ pub(super) fn read_message(place: Place, stored: &[u8]) -> Result<(ThreadId, Mes
     let read = entry::read_message(&mut input)?;
     input.end()?;
     Ok(read)
+}
+/// Keys as they are met, each behind the one before. A damaged tree can give them in any order, so
+/// that who goes on behind the last key would go in a circle.
+pub(super) struct Ascending<K>(Option<K>);
+
+impl<K: Ord + Clone> Ascending<K> {
+    /// The keys of a range that begins here.
+    pub(super) fn after(from: &Bound<K>) -> Self {
+        match from {
+            Bound::Excluded(key) => Self(Some(key.clone())),
+            Bound::Included(_) | Bound::Unbounded => Self(None),
+        }
+    }
+
+    /// Meets a key.
+    pub(super) fn next(&mut self, key: K) -> Result<(), Torn> {
+        let follows = self.0.as_ref().is_none_or(|last| *last < key);
+        self.0 = Some(key);
+        if follows { Ok(()) } else { Err("its keys are out of order") }
+    }
 }

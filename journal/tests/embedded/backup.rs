@@ -487,3 +487,32 @@ fn killed_at_any_moment_a_backup_is_whole_or_not_there() {
     }
     panic!("{:?}", folder.names());
 }
+
+#[test]
+fn a_damaged_tree_does_not_lead_a_backup_in_a_circle() {
+    let folder = Folder::new();
+    wait(async {
+        let book = create(&folder.book());
+        let mut pen = Pen::claim(&book, "t").await.unwrap();
+        put(&book, pen.write(40, &[7; 9000])).await.unwrap();
+        book.close().await.unwrap();
+    });
+    // Keys of one page stand side by side: two of them change places.
+    let mut bytes = fs::read(folder.book()).unwrap();
+    let key = |sub: u32| [&0_u64.to_le_bytes()[..], &sub.to_le_bytes()].concat();
+    let mut changed = 0;
+    for sub in 0..400 {
+        let (pair, swapped) =
+            ([key(sub), key(sub + 1)].concat(), [key(sub + 1), key(sub)].concat());
+        let at: Vec<_> = (0..bytes.len() - 24).filter(|at| bytes[*at..*at + 24] == pair).collect();
+        for at in at {
+            bytes[at..at + 24].copy_from_slice(&swapped);
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "no keys were found");
+    fs::write(folder.book(), bytes).unwrap();
+    let book = open(&folder.book());
+    let error = wait(book.backup(folder.path().join("copy.redb"), |_| {})).unwrap_err().to_string();
+    assert!(error.contains("out of order"), "{error}");
+}
