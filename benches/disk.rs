@@ -126,6 +126,10 @@ impl Disk for CountingDisk {
         RealDisk.link(from, to)
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.replace(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         RealDisk.remove(path)
     }

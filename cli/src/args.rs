@@ -18,8 +18,8 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 ok, 1 failure, 2 usage, 3 verification failed, 4 open doubts (`doubts` only),
-5 in use by another process.";
+Exit codes: 0 ok, 1 failure, 2 usage, 3 `verify` or `doctor` found a fault, 4 open doubts (`doubts`
+only), 5 in use by another process.";
 
 /// What every command takes.
 #[derive(Debug, Args)]
@@ -92,6 +92,16 @@ Examples:
   deedbook backup /mnt/backup/refunds-2026-11-30.deedbook
   deedbook backup copy.deedbook --json")]
     Backup(Backup),
+    /// Examine the journal: read everything, change nothing, and say what to do
+    #[command(after_help = "\
+Examples:
+  deedbook doctor
+  deedbook doctor --json
+  deedbook doctor --accept-rollback   (after an older copy was put back on purpose)")]
+    Doctor(Doctor),
+    /// Write the journal anew, without the space that it does not need
+    #[command(after_help = "Example: deedbook compact --progress")]
+    Compact(Compact),
     /// Show the operation key that a call would get
     #[command(after_help = r#"Examples:
   deedbook key --thread order-4821 --step pay
@@ -249,6 +259,21 @@ pub(crate) struct Backup {
     /// The new file; there must be nothing of this name
     #[arg(value_name = "FILE")]
     pub(crate) to: PathBuf,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Go on from this copy, although the journal had more: what came after it is given up
+    #[arg(long)]
+    pub(crate) accept_rollback: bool,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
     #[command(flatten)]
     pub(crate) watch: Watch,
 }

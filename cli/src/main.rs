@@ -111,6 +111,9 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
     // What needs no journal.
     let command = match cli.command {
         Command::Init(args) => return commands::init::run(&args, journal, out).await,
+        // What opens it in its own way.
+        Command::Doctor(args) => return commands::doctor::run(&args, journal, out),
+        Command::Compact(args) => return commands::compact::run(&args, journal, out),
         Command::Completions(args) => return commands::completions::run(&args, out),
         Command::Key(args) if args.namespace.is_some() => {
             return commands::key::run(&args, None, out);
@@ -166,6 +169,8 @@ async fn on_journal(
         C::Export(args) => commands::export::run(&args, home, journal, out).await,
         C::Verify(args) => commands::verify::run(&args, home, out).await,
         C::Key(args) => commands::key::run(&args, Some(home.identity().namespace), out),
-        C::Init(_) | C::Completions(_) | C::Backup(_) => Ok(code::OK),
+        C::Init(_) | C::Completions(_) | C::Backup(_) | C::Doctor(_) | C::Compact(_) => {
+            Ok(code::OK)
+        }
     }
 }

@@ -31,6 +31,35 @@ pub(crate) enum Access {
 
 /// Opens the journal. Never makes one.
 pub(crate) fn open(journal: Option<&Path>, access: Access) -> Result<Embedded, Failure> {
+    let path = path(journal)?;
+    let opened = match Embedded::open(path, options()) {
+        Err(error) if access == Access::WriteIfPossible && is_forbidden(&error) => {
+            Embedded::open(path, options().read_only(true))
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| {
+        let hint = access == Access::Write && is_forbidden(&error);
+        match failure(path, &error) {
+            Failure::Said { code, message } if hint => Failure::of(
+                code,
+                format!(
+                    "{message}; what only looks (`threads`, `show`, `export`, `verify`) works all \
+                     the same"
+                ),
+            ),
+            failure => failure,
+        }
+    })
+}
+
+/// How the tool opens journals.
+pub(crate) fn options() -> OpenOptions {
+    OpenOptions::new().wait(WAIT)
+}
+
+/// The journal that is meant.
+pub(crate) fn path(journal: Option<&Path>) -> Result<&Path, Failure> {
     let path = named(journal)?;
     if is_standard_output(path) {
         return Err(Failure::new(format!(
@@ -39,28 +68,21 @@ pub(crate) fn open(journal: Option<&Path>, access: Access) -> Result<Embedded, F
             safe(&path.to_string_lossy())
         )));
     }
-    let options = OpenOptions::new().wait(WAIT);
-    let opened = match Embedded::open(path, options.clone()) {
-        Err(error) if access == Access::WriteIfPossible && is_forbidden(&error) => {
-            Embedded::open(path, options.read_only(true))
+    Ok(path)
+}
+
+/// Why a journal could not be opened, and what to do.
+pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
+    let said = safe(&error.to_string());
+    match error {
+        OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
+        OpenError::NotFound { .. } => {
+            let word = shell_word(path.as_os_str().as_bytes());
+            let journal = word.map_or_else(String::new, |word| format!(" --journal {word}"));
+            Failure::new(format!("{said}; `deedbook init{journal}` makes one"))
         }
-        opened => opened,
-    };
-    opened.map_err(|error| {
-        let said = safe(&error.to_string());
-        match error {
-            error if access == Access::Write && is_forbidden(&error) => Failure::new(format!(
-                "{said}; what only looks (`threads`, `show`, `export`, `verify`) works all the same"
-            )),
-            OpenError::Locked { .. } => Failure::of(code::LOCKED, said),
-            OpenError::NotFound { .. } => {
-                let word = shell_word(path.as_os_str().as_bytes());
-                let journal = word.map_or_else(String::new, |word| format!(" --journal {word}"));
-                Failure::new(format!("{said}; `deedbook init{journal}` makes one"))
-            }
-            _ => Failure::new(said),
-        }
-    })
+        _ => Failure::new(said),
+    }
 }
 
 /// Whether the system does not let the file be written to.

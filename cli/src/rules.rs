@@ -35,10 +35,19 @@ impl What {
 
     /// What `verify` does not tell of it, whatever it says otherwise.
     pub(crate) fn not_checked(self, erased: u64) -> Vec<&'static str> {
+        let anchored = match self {
+            Self::Export { .. } => {
+                "not anchored: a cut tail or an older copy looks whole; compare with a copy kept \
+                 elsewhere"
+            }
+            Self::Journal | Self::Thread => {
+                "anchored by a file beside it only: an older copy of both looks whole; compare \
+                 with a copy kept elsewhere"
+            }
+        };
         let mut not = vec![
             "unsigned: this detects accidents, not a rewrite by somebody who can write the file",
-            "not anchored: a cut tail or an older copy looks whole; compare with a copy kept \
-             elsewhere",
+            anchored,
             "that the records tell the truth about the world outside",
         ];
         if matches!(self, Self::Thread | Self::Export { whole: false }) {

@@ -193,3 +193,10 @@ pub const EMBEDDED_COPY_ROUNDS_MAX: u32 = 16;
 
 /// About how many bytes of a thread are read at once while everything is checked.
 pub const EMBEDDED_CHECK_READ_BYTES: usize = 4 << 20;
+
+/// Most damage that an examination of the embedded home tells, each by its place.
+pub const EMBEDDED_DAMAGE_TOLD_MAX: usize = 20;
+
+/// Free space in the file of the embedded home from which on an examination advises to compact it,
+/// if it is also half of the file.
+pub const EMBEDDED_FREE_BYTES_MANY: u64 = 16 << 20;

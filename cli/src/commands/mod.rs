@@ -3,8 +3,10 @@
 pub(crate) mod act;
 pub(crate) mod backup;
 pub(crate) mod cancel;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod decide;
+pub(crate) mod doctor;
 pub(crate) mod doubts;
 pub(crate) mod export;
 pub(crate) mod init;

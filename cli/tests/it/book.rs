@@ -138,6 +138,15 @@ impl Book {
         std::fs::read(self.path()).unwrap()
     }
 
+    /// The names in its folder, but for the anchor, which holds nothing of a journal.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let files = std::fs::read_dir(self.dir()).unwrap();
+        let names = files.map(|f| f.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| !name.ends_with("-anchor")).collect();
+        names.sort();
+        names
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }

@@ -10,13 +10,6 @@ use deedbook_journal::{policy::Policy, row::Status};
 
 use super::book::{Book, done, intent};
 
-fn names(book: &Book) -> Vec<String> {
-    let files = fs::read_dir(book.dir()).unwrap();
-    let mut names: Vec<_> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 fn start(book: &Book, args: &[&str]) -> Child {
     let mut command = book.command();
     command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
@@ -34,7 +27,7 @@ fn left_by_a_killed_init(book: &Book) -> PathBuf {
     for tries in 0.. {
         assert!(tries < 500, "init was always faster than the kill");
         let mut child = start(book, &["init"]);
-        let aside = || names(book).into_iter().find(|name| name.ends_with(".new"));
+        let aside = || book.names().into_iter().find(|name| name.ends_with(".new"));
         while child.try_wait().unwrap().is_none() && aside().is_none() {
             std::hint::spin_loop();
         }
@@ -59,7 +52,7 @@ fn what_a_killed_init_leaves_goes_with_the_next_one() {
     fs::write(&other, "another journal's").unwrap();
     book.ok(&["init"]);
     assert!(!left.exists());
-    assert_eq!(names(&book), [".other.deedbook.0123456789abcdef.new", "book.deedbook"]);
+    assert_eq!(book.names(), [".other.deedbook.0123456789abcdef.new", "book.deedbook"]);
     book.ok(&["verify"]);
 }
 
@@ -71,7 +64,7 @@ fn the_other_name_of_a_journal_whose_maker_was_killed_goes_at_the_next_opening()
     for args in [&["threads"][..], &["init"]] {
         fs::hard_link(book.path(), &left).unwrap();
         book.run(args);
-        assert_eq!(names(&book), ["book.deedbook"], "{args:?}");
+        assert_eq!(book.names(), ["book.deedbook"], "{args:?}");
         book.ok(&["verify"]);
     }
     // While somebody is at work on it, a name is left alone.
@@ -81,7 +74,7 @@ fn the_other_name_of_a_journal_whose_maker_was_killed_goes_at_the_next_opening()
     assert!(left.exists());
     drop(home);
     book.ok(&["verify"]);
-    assert_eq!(names(&book), ["book.deedbook"]);
+    assert_eq!(book.names(), ["book.deedbook"]);
 }
 
 #[test]
@@ -108,7 +101,7 @@ fn many_that_make_a_journal_and_are_killed_take_nothing_from_one_another() {
         // The journal is whole, whoever made it, and the next one leaves nothing but it.
         book.run(&["init"]);
         book.ok(&["verify"]);
-        assert_eq!(names(&book), ["book.deedbook"]);
+        assert_eq!(book.names(), ["book.deedbook"]);
     }
 }
 
@@ -125,7 +118,7 @@ fn what_a_killed_export_leaves_goes_with_the_next_one_to_this_file() {
         std::hint::spin_loop();
     }
     kill(child);
-    assert_eq!(names(&book).len(), 2, "it was faster than this test");
+    assert_eq!(book.names().len(), 2, "it was faster than this test");
     let other = [".x.12.part.part", ".x.y.part", ".y.12.part"];
     for name in other {
         fs::write(book.file(name), "not a leftover").unwrap();
@@ -134,6 +127,6 @@ fn what_a_killed_export_leaves_goes_with_the_next_one_to_this_file() {
     held.lock().unwrap();
     book.ok(&["export", "-o", "x"]);
     let kept = [".x.1.part", ".x.12.part.part", ".x.y.part", ".y.12.part", "book.deedbook", "x"];
-    assert_eq!(names(&book), kept);
+    assert_eq!(book.names(), kept);
     book.ok(&["verify", "--export", "x"]);
 }

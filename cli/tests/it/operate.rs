@@ -1,4 +1,4 @@
-//! Backups.
+//! Backups, examinations, compaction.
 
 use std::{fs, process::Command};
 
@@ -144,4 +144,79 @@ fn a_disk_that_is_full_is_named_and_nothing_is_left() {
     assert!(said.starts_with("deedbook: copy: cannot "), "{said}");
     assert!(said.contains("File too large"), "{said}");
     assert!(files(&book) == before);
+}
+
+#[test]
+fn doctor_says_how_it_stands_and_what_to_do() {
+    let book = some();
+    let said = book.ok(&["doctor"]);
+    assert!(said.contains("ok       records    9 of 3 threads: every hash and every chain holds"));
+    assert!(said.ends_with("0 faults, 0 warnings\n"), "{said}");
+    crash(&book);
+    let before = files(&book);
+    let json = book.json(&["doctor"]).remove(0);
+    assert_eq!((&json["faults"], &json["records"]), (&0.into(), &10.into()));
+    let findings = json["findings"].as_array().unwrap();
+    let opening = findings.iter().find(|finding| finding["about"] == "opening").unwrap();
+    assert_eq!(opening["verdict"], "note");
+    assert!(opening["said"].as_str().unwrap().contains("was not closed"), "{opening}");
+    assert!(files(&book) == before);
+    // Damage is a fault, with the record.
+    book.ok(&["verify"]);
+    let mut bytes = book.bytes();
+    let at = bytes.windows(4).position(|window| window == b"r_17").unwrap();
+    bytes[at] ^= 1;
+    fs::write(book.path(), bytes).unwrap();
+    let ran = book.run(&["doctor"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (3, ""));
+    assert!(ran.stdout.contains("fault    records    record 2 of thread"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("next: restore it from a backup"), "{}", ran.stdout);
+    let held = book.home();
+    let ran = book.run(&["doctor"]);
+    assert_eq!(ran.code, 5);
+    assert!(ran.stderr.contains("in use by"), "{}", ran.stderr);
+    drop(held);
+}
+
+#[test]
+fn an_older_copy_goes_on_only_when_that_is_accepted() {
+    let book = some();
+    let older = book.bytes();
+    assert_eq!(book.run(&["doctor", "--accept-rollback"]).code, 1);
+    book.ok(&["cancel", "order-1", "--reason", "x"]);
+    let newer = book.bytes();
+    fs::write(book.path(), &older).unwrap();
+    for command in [&["threads"][..], &["verify"], &["signal", "order-0", "go", "1"], &["compact"]]
+    {
+        let ran = book.run(command);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{command:?}");
+        assert!(ran.stderr.contains("is older than it was"), "{command:?}: {}", ran.stderr);
+        assert!(book.bytes() == older, "{command:?}");
+    }
+    let ran = book.run(&["doctor"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.stdout.contains("fault    anchor"), "{}", ran.stdout);
+    let accepted = book.json(&["doctor", "--accept-rollback"]).remove(0);
+    assert_eq!(accepted["records"], 9);
+    assert!(accepted["had"].as_u64().unwrap() > 9);
+    book.ok(&["verify"]);
+    assert!(newer != older);
+}
+
+#[test]
+fn compact_gives_back_space_and_changes_nothing_else() {
+    let book = some();
+    let before = book.ok(&["verify"]);
+    let length = book.bytes().len();
+    let json = book.json(&["compact"]).remove(0);
+    assert_eq!((&json["records"], &json["bytes_before"]), (&9.into(), &length.into()));
+    assert_eq!(json["bytes_after"], book.bytes().len());
+    assert!(book.bytes().len() < length);
+    assert_eq!(book.ok(&["verify"]), before);
+    let told = book.run(&["compact", "--progress"]);
+    assert!(told.stdout.contains("9 records of 3 threads, as before"), "{}", told.stdout);
+    assert!(told.stderr.starts_with("copying: "), "{}", told.stderr);
+    let held = book.home();
+    assert_eq!(book.run(&["compact"]).code, 5);
+    drop(held);
 }

@@ -56,6 +56,14 @@ impl Aside {
         self.sync()
     }
 
+    /// The same in the place of the file that has the name.
+    pub(super) fn replace(mut self) -> Result<(), Failed> {
+        let replaced = self.disk.replace(&self.aside, &self.name);
+        replaced.map_err(|error| ("put the new file in its place", error))?;
+        self.there = false;
+        self.sync()
+    }
+
     fn sync(&self) -> Result<(), Failed> {
         let synced = self.disk.sync_dir(folder(&self.name));
         synced.map_err(|error| ("make its name durable", error))
@@ -125,6 +133,16 @@ pub(super) fn tidy(disk: &dyn Disk, path: &Path, journal: Option<&dyn DiskFile>)
             }
         }
     }
+}
+
+/// The names aside of a journal that lie in its folder.
+pub(super) fn lying(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(name) = path.file_name() else {
+        return Ok(Vec::new());
+    };
+    let names = disk.list(folder(path))?;
+    let asides = names.iter().filter(|found| is_aside(found, name));
+    Ok(asides.map(|aside| path.with_file_name(aside)).collect())
 }
 
 /// The folder in which a journal has its name.

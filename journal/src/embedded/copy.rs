@@ -549,6 +549,8 @@ impl Target {
         let settled = Settled { clean: true, ..*settled };
         self.write(0, |transaction| tables::begin(transaction, &core.identity, &settled))?;
         self.commit()?;
+        // A file grows by doubling; what it does not need of that is given back.
+        guarded(|| Ok(self.db.compact()?))?;
         Ok(guarded(|| Ok(self.db.close()?))?)
     }
 }

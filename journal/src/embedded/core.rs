@@ -12,6 +12,7 @@ use redb::{Database, ReadTransaction, ReadableDatabase};
 use tokio::sync::Notify;
 
 use super::{
+    anchor::Anchor,
     backend::Gate,
     clock::StoreClock,
     copy::Changes,
@@ -57,6 +58,8 @@ pub(super) struct Core {
     pub(super) log_bytes: u64,
     /// Told after every drain.
     pub(super) drained: Notify,
+    /// What remembers how far the journal had come.
+    pub(super) anchor: Mutex<Anchor>,
     /// Whether nothing may be written.
     pub(super) read_only: bool,
     /// What drains change while the tables are copied.
@@ -158,6 +161,15 @@ impl Core {
     pub(super) fn end_unknown(&self, why: &str) -> StoreError {
         self.end(why);
         StoreError::Unknown { why: self.about(why) }
+    }
+
+    /// Has the anchor say how far the journal has come: all that memory knows of is durable.
+    pub(super) fn cast_anchor(&self) {
+        let (upto, head) = {
+            let state = self.state();
+            (state.next, state.head)
+        };
+        self.anchor.lock().unwrap_or_else(PoisonError::into_inner).say(upto, head);
     }
 
     /// What drains change while the tables are copied.

@@ -3,6 +3,7 @@
 use std::{io, path::Path, sync::Arc};
 
 use super::{
+    anchor,
     aside::{self, Aside},
     backend::{Backend, Gate},
     core::{Core, guarded},
@@ -22,7 +23,9 @@ pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Core, Creat
     let io = |what| move |source: io::Error| CreateError::Io { path: path.into(), what, source };
     aside::tidy(&**disk, path, None);
     let taken = |path: &Path| std::fs::symlink_metadata(path).is_ok();
-    let log = files_of(path).into_iter().skip(1).find(|file| taken(file));
+    // The anchor of another journal that had this name says nothing of this one, and is no harm.
+    let anchor = anchor::beside(path);
+    let log = files_of(path).into_iter().skip(1).find(|file| *file != anchor && taken(file));
     // Looked at last: of several who create at once, one may be writing by now.
     if taken(path) {
         return Err(CreateError::AlreadyExists { path: path.into() });

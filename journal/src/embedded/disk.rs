@@ -35,6 +35,13 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// As the system says; [`io::ErrorKind::AlreadyExists`] if the name is taken.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives the file at `from` the name `to` and takes the first one from it, both at once; a file
+    /// that had the name `to` loses it.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Removes a name.
     ///
     /// # Errors
@@ -107,6 +114,14 @@ pub trait DiskFile: Send + Sync + fmt::Debug + 'static {
     /// As the system says.
     fn names(&self) -> io::Result<u64>;
 
+    /// Who may read and write it, as the system's mode bits; `None` where there are none.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn mode(&self) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+
     /// Device and inode, by which the lock's holder is found.
     ///
     /// # Errors
@@ -153,6 +168,10 @@ impl Disk for RealDisk {
         fs::hard_link(from, to)
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
@@ -197,6 +216,10 @@ impl DiskFile for RealFile {
 
     fn names(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.nlink())
+    }
+
+    fn mode(&self) -> io::Result<Option<u32>> {
+        Ok(Some(self.0.metadata()?.mode() & 0o7777))
     }
 
     fn device_and_inode(&self) -> io::Result<(u64, u64)> {

@@ -152,6 +152,24 @@ pub enum OpenError {
         /// The first of the names that the log may have, without its number.
         log: PathBuf,
     },
+    /// The journal has less than its anchor remembers: an older copy was put back, or its log was
+    /// cut.
+    #[error(
+        "{}: is older than it was: it has {} and had {} when {} was written. Put the newer files \
+         back; or, to go on from this copy on purpose and give up what came after it, \
+         `deedbook doctor --accept-rollback`",
+        path.display(), Amount(*records, *anchored), Amount(*anchored, *records), anchor.display()
+    )]
+    RolledBack {
+        /// The path.
+        path: PathBuf,
+        /// The anchor.
+        anchor: PathBuf,
+        /// How many records it has.
+        records: u64,
+        /// How many it had.
+        anchored: u64,
+    },
     /// A symbolic link, a folder or a device.
     #[error("{}: is refused: {source}; name the file itself", path.display())]
     Refused {
@@ -234,6 +252,19 @@ pub enum BackupError {
     /// Whoever wanted it does not want it any more.
     #[error("the backup was given up")]
     Stopped,
+}
+
+/// So many records, beside another number of them.
+struct Amount(u64, u64);
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self(here, there) if here == there => write!(f, "{here} records and fewer messages"),
+            Self(1, _) => f.write_str("1 record"),
+            Self(here, _) => write!(f, "{here} records"),
+        }
+    }
 }
 
 /// Who has a journal open.

@@ -180,6 +180,10 @@ impl Disk for CountingDisk {
         self.shared.plain(|| self.inner.link(from, to))
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.shared.plain(|| self.inner.replace(from, to))
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.shared.plain(|| self.inner.remove(path))
     }
@@ -240,6 +244,10 @@ impl DiskFile for CountingFile {
 
     fn names(&self) -> io::Result<u64> {
         self.inner.names()
+    }
+
+    fn mode(&self) -> io::Result<Option<u32>> {
+        self.inner.mode()
     }
 
     fn device_and_inode(&self) -> io::Result<(u64, u64)> {

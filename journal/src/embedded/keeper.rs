@@ -128,6 +128,10 @@ impl Keeper {
         self.seen = now;
         drop(writer);
         self.line.pass_on();
+        // Nobody waits for it.
+        if idle && now.is_some() && self.core.alive().is_ok() {
+            self.core.cast_anchor();
+        }
         idle
     }
 
@@ -305,6 +309,9 @@ impl Keeper {
         if wrote && let Err(error) = self.core.segments.remove_before(u64::MAX) {
             // The tables have everything, and say so.
             tracing::warn!(%error, "a file of a closed journal's log could not be removed");
+        }
+        if wrote {
+            self.core.cast_anchor();
         }
         Ok(())
     }

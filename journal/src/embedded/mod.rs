@@ -16,6 +16,7 @@
 //! may have happened and [`StoreError::Failed`] if not. What a read finds damaged is
 //! [`StoreError::Damaged`] and leaves the rest readable.
 
+mod anchor;
 mod aside;
 mod backend;
 mod backup;
@@ -23,10 +24,12 @@ mod check;
 mod chunk;
 mod clock;
 mod code;
+mod compact;
 mod copy;
 mod core;
 mod create;
 mod disk;
+mod doctor;
 mod drain;
 mod entry;
 mod error;
@@ -53,7 +56,7 @@ use std::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, Sender},
     },
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -62,7 +65,9 @@ use tokio::sync::oneshot;
 pub use self::{
     backup::Backup,
     clock::{StoreClock, TimeSource},
+    compact::{CompactError, Compacted},
     disk::{Disk, DiskFile, RealDisk},
+    doctor::{Examination, Finding, Verdict},
     error::{BackupError, CreateError, Holder, OpenError},
     faulty::{CountingDisk, FaultKind, IoCounts},
     log::files_of,
@@ -218,6 +223,15 @@ impl Embedded {
         answer.await.map_err(|_| self.gone())?
     }
 
+    /// Closes it, and waits for that on this thread.
+    fn close_now(self) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.line.send(KeeperJob::Close(reply));
+        // The caller's thread may be one of an async runtime, which must not wait so itself.
+        let waited = thread::scope(|scope| scope.spawn(|| answer.blocking_recv()).join());
+        waited.map_err(|_| self.gone())?.map_err(|_| self.gone())?
+    }
+
     /// A thread of the home ended without an answer: it never should.
     fn gone(&self) -> StoreError {
         self.core.end("a thread of the journal has ended")
@@ -257,7 +271,7 @@ impl Drop for Embedded {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.into()).spawn(run)
+    thread::Builder::new().name(name.into()).spawn(run)
 }
 
 /// A reader: takes one job after another until the handle is gone.

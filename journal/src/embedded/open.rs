@@ -14,6 +14,7 @@ use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use tokio::sync::Notify;
 
 use super::{
+    anchor::{self, Anchor, Found},
     aside,
     backend::{Backend, Gate},
     clock::{StoreClock, monotonic},
@@ -42,20 +43,32 @@ const RECOVERY_REQUIRED: u8 = 2;
 
 /// Finds the file, locks it and opens it.
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Core, OpenError> {
-    let file = options.disk.open(path, !options.read_only, options.follow).map_err(|source| {
-        let path = path.into();
-        match source.kind() {
-            io::ErrorKind::NotFound => OpenError::NotFound { path },
-            io::ErrorKind::InvalidInput => OpenError::Refused { path, source },
-            _ => OpenError::Io { path, what: "open it", source },
-        }
-    })?;
-    lock::acquire(path, &*file, options.wait)?;
+    let file = take(path, options)?;
     // A maker that was killed right after it gave the journal its name left the other one.
     if !options.read_only && file.names().is_ok_and(|names| names > 1) {
         aside::tidy(&*options.disk, path, Some(&*file));
     }
     open_file(path, file, options)
+}
+
+/// Finds the file and locks it.
+pub(super) fn take(path: &Path, options: &OpenOptions) -> Result<Arc<dyn DiskFile>, OpenError> {
+    loop {
+        let file = options.disk.open(path, !options.read_only, options.follow);
+        let file = file.map_err(|source| {
+            let path = path.into();
+            match source.kind() {
+                io::ErrorKind::NotFound => OpenError::NotFound { path },
+                io::ErrorKind::InvalidInput => OpenError::Refused { path, source },
+                _ => OpenError::Io { path, what: "open it", source },
+            }
+        })?;
+        lock::acquire(path, &*file, options.wait)?;
+        // Whoever had the lock may have put a compacted file in its place.
+        if !matches!(file.names(), Ok(0)) {
+            return Ok(file);
+        }
+    }
 }
 
 /// What is read of a journal before it is used.
@@ -67,6 +80,7 @@ struct Known {
     state: State,
     newest: u64,
     tail: Option<Tail>,
+    anchor: Anchor,
 }
 
 /// Opens a file that is locked. Whatever is wrong with it, it is left as it was.
@@ -115,6 +129,7 @@ pub(super) fn open_file(
         segments: known.segments,
         log_bytes: options.log_bytes,
         drained: Notify::new(),
+        anchor: Mutex::new(known.anchor),
         read_only: options.read_only,
         copying: Mutex::new(None),
     })
@@ -141,8 +156,49 @@ fn read(path: &Path, db: &Database, options: &OpenOptions) -> Result<Known, Open
         Ok((Err(why), _)) => return Err(OpenError::Damaged { path: path.into(), why }),
         Err(fault) => return Err(faulty(path, fault)),
     };
-    let (newest, tail) = behind(path, db, &segments, &found, &mut state, &clock)?;
-    Ok(Known { identity, clock, segments, found, state, newest, tail })
+    let (newest, tail) = if options.tables_only {
+        (found.generation, None)
+    } else {
+        behind(path, db, &segments, &found, &mut state, &clock)?
+    };
+    let anchor = anchor(path, options, &identity, &state)?;
+    Ok(Known { identity, clock, segments, found, state, newest, tail, anchor })
+}
+
+/// Looks at the anchor: a journal that is behind it is refused, unless that is accepted.
+fn anchor(
+    path: &Path,
+    options: &OpenOptions,
+    identity: &StoreIdentity,
+    state: &State,
+) -> Result<Anchor, OpenError> {
+    let found = anchor::look(&*options.disk, path, &identity.log_id).unwrap_or_else(|error| {
+        tracing::warn!(journal = %path.display(), %error, "its anchor cannot be read");
+        Found::Other
+    });
+    let behind = match &found {
+        Found::Said(said) => Some(said.records()).filter(|_| said.upto > state.next),
+        Found::Damaged | Found::Other => {
+            tracing::warn!(journal = %path.display(), "what stands at the name of its anchor is none");
+            None
+        }
+        Found::Nothing | Found::Foreign => None,
+    };
+    let disk = Arc::clone(&options.disk);
+    let mut anchor = Anchor::new(disk, path, identity.log_id, &found);
+    let Some(anchored) = behind else {
+        return Ok(anchor);
+    };
+    let records = state.next.leaf;
+    if !options.accept_rollback {
+        let (path, anchor) = (path.into(), anchor::beside(path));
+        return Err(OpenError::RolledBack { path, anchor, records, anchored });
+    }
+    if !options.read_only {
+        tracing::warn!(journal = %path.display(), records, anchored, "a rollback was accepted");
+        anchor.say(state.next, state.head);
+    }
+    Ok(anchor)
 }
 
 /// Makes durable what was found of a journal that was not closed.

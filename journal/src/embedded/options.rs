@@ -33,6 +33,9 @@ pub struct OpenOptions {
     pub(super) log_bytes: u64,
     pub(super) by: CommitBy,
     pub(super) read_only: bool,
+    pub(super) accept_rollback: bool,
+    /// Whether the log is not looked at: what the tables have by themselves.
+    pub(super) tables_only: bool,
 }
 
 impl OpenOptions {
@@ -49,6 +52,8 @@ impl OpenOptions {
             log_bytes: EMBEDDED_LOG_BYTES_DEFAULT,
             by: CommitBy::default(),
             read_only: false,
+            accept_rollback: false,
+            tables_only: false,
         }
     }
 
@@ -116,6 +121,18 @@ impl OpenOptions {
         self
     }
 
+    /// Whether a journal is opened that is behind its anchor: an older copy that was put back on
+    /// purpose. What came after it is given up, and the anchor says so from now on.
+    ///
+    /// What was done after that copy was made is not known any more. Steps run again: those that
+    /// had an effect under the same operation keys, so that a downstream that still honours them
+    /// does nothing twice, and others may. Ask for this once, after somebody has decided it.
+    #[must_use]
+    pub fn accept_rollback(mut self, accept: bool) -> Self {
+        self.accept_rollback = accept;
+        self
+    }
+
     /// Whether every page of the file is verified before anything is served: about a second for
     /// each 600 MiB. Without it, records are verified when they are read.
     #[must_use]
@@ -143,6 +160,7 @@ impl fmt::Debug for OpenOptions {
             .field("log_bytes", &self.log_bytes)
             .field("commit_by", &self.by)
             .field("read_only", &self.read_only)
+            .field("accept_rollback", &self.accept_rollback)
             .finish()
     }
 }

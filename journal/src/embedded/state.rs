@@ -19,7 +19,7 @@ use crate::{
     admit::Tail,
     checkpointer::{Lease, Message, StoreError, ThreadInfo},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
-    record::Role,
+    record::{RecordHash, Role},
     row::Row,
 };
 
@@ -155,6 +155,8 @@ pub(super) struct State {
     pub(super) frame: (u64, FrameHash),
     /// The log that it stands in.
     pub(super) log: [u8; 16],
+    /// The hash of the last record, if it was applied since the journal was opened.
+    pub(super) head: Option<RecordHash>,
     /// The file that is written to, and where its next frame goes.
     pub(super) segment: Option<(Arc<Segment>, u64)>,
     /// Up to where the tables have everything.
@@ -276,6 +278,7 @@ impl State {
             self.fading.remove(id);
         }
         if count > 0 {
+            self.head = Some(tail.head);
             let fresh = Fresh { place, appended: Arc::clone(&appended) };
             thread.fresh.push(fresh.clone());
             self.tail.push_back(fresh);

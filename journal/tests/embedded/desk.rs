@@ -38,11 +38,12 @@ impl Folder {
         self.path().join("book.redb")
     }
 
-    /// The names in the folder.
+    /// The names in the folder, but for anchors: nothing that a journal holds stands there.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let mut names: Vec<_> =
             entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.ends_with("-anchor"));
         names.sort();
         names
     }

@@ -9,9 +9,12 @@
     reason = "these are tests"
 )]
 
+mod anchor;
 mod backup;
+mod compact;
 mod damage;
 mod desk;
+mod doctor;
 mod faults;
 mod kill;
 mod open;

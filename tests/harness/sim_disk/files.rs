@@ -124,6 +124,16 @@ impl Disk for SimDisk {
         state.name(to, Some(id))
     }
 
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let id = state.names.get(from).copied().ok_or_else(not_found)?;
+        // A disk may also be found between the two, which is more than a real one does.
+        state.name(to, Some(id))?;
+        state.names.remove(from);
+        state.done(Op::Name(from.into(), None));
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         if !state.names.contains_key(path) {

@@ -376,7 +376,7 @@ fn a_page_that_shows_something_else_is_found() {
     assert_eq!(page(story), 0);
     assert_eq!(page("```console run\n$ echo one\ntwo\n```\n"), 1);
     assert_eq!(page("```console run\n$ echo one\n```\n"), 0);
-    assert_eq!(page("```console run\n$ ls\nrefunds.redb\n```\n"), 0);
+    assert_eq!(page("```console run\n$ ls\nrefunds.redb\nrefunds.redb-anchor\n```\n"), 0);
     assert_eq!(page("```console run\n$ false\n```\n"), 1);
     assert_eq!(page("```console run\n$ echo $UNSET\n…\n```\n"), 1);
 }

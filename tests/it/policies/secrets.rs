@@ -57,11 +57,13 @@ async fn s75_b18_a_secret_is_in_no_file_no_error_and_no_trace() {
     }
     book.wait::<Code>("t").await.unwrap();
     book.shutdown().await.unwrap();
+    let mut recorded = false;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        assert!(find(&bytes, b"[secret]"), "the step was not recorded at all");
+        recorded |= find(&bytes, b"[secret]");
         assert!(!find(&bytes, CANARY.as_bytes()), "the secret is in a file");
     }
+    assert!(recorded, "the step was not recorded at all");
     let heard = heard.0.lock().unwrap().clone();
     assert!(heard.contains("login"), "nothing was traced: {heard}");
     assert!(!heard.contains(CANARY));

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     embedded::{
-        aside,
+        anchor, aside,
         code::{self, In, Out},
         disk::{Disk, DiskFile},
         planted::{Broken, planted},
@@ -38,18 +38,20 @@ fn beside(journal: &Path, name: &str) -> PathBuf {
     path.into()
 }
 
-/// Every file that a journal at this path may have, its own first: one that was closed has only
-/// that, one that is open or was not closed is all of them together.
+/// Every file that a journal at this path may have, its own first: one that was closed is whole in
+/// that, one that is open or was not closed is all of them together. The last one is the anchor,
+/// which holds no records and remembers how many there were.
 ///
 /// ```
 /// let files = deedbook_journal::embedded::files_of("refunds.redb");
-/// assert_eq!(files.len(), 4);
+/// assert_eq!(files.len(), 5);
 /// assert!(files[1].ends_with("refunds.redb-log0"));
 /// ```
 pub fn files_of(journal: impl AsRef<Path>) -> Vec<PathBuf> {
     let journal = journal.as_ref();
     let log = NAMES.iter().map(|name| beside(journal, name));
-    std::iter::once(journal.into()).chain(log).collect()
+    let anchor = anchor::beside(journal);
+    std::iter::once(journal.into()).chain(log).chain([anchor]).collect()
 }
 
 /// A file that frames are written to.
@@ -216,6 +218,26 @@ impl Segments {
         }
         found.sort_by_key(|f| f.generation);
         Ok(found)
+    }
+
+    /// What lies at the names of the log: each file that is there, and whether it is a log of this
+    /// journal.
+    pub(in super::super) fn lying(&self) -> io::Result<Vec<(PathBuf, bool)>> {
+        let mut lying = Vec::new();
+        for path in NAMES.map(|name| self.path(name)) {
+            match self.disk.open(&path, false, false) {
+                Ok(file) => {
+                    let mut title = [0; TITLE_BYTES];
+                    let ours = file.len()? >= TITLE_BYTES as u64
+                        && file.read_at(0, &mut title).is_ok()
+                        && read_title(&self.log_id, &title).is_some();
+                    lying.push((path, ours));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(_) => lying.push((path, false)),
+            }
+        }
+        Ok(lying)
     }
 
     /// Makes a file for a generation of a log, durable with its name and partly filled with zeros.

@@ -166,6 +166,7 @@ fn refused(error: &OpenError, tally: &mut Tally) -> Result<(), Wrong> {
         | OpenError::Empty { .. }
         | OpenError::Newer { .. }
         | OpenError::Older { .. }
+        | OpenError::RolledBack { .. }
         | OpenError::Io { .. } => Ok(()),
         other => Err(Wrong::Unopenable(format!("refused as something else: {other}"))),
     }

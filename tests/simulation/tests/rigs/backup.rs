@@ -1,4 +1,4 @@
-//! Power is lost while a backup is made.
+//! Power is lost while a backup is made, or a journal compacted.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use deedbook_journal::{
     embedded::{Embedded, OpenOptions},
 };
 use deedbook_simulation::{
-    book::{Model, everything, one_more, open, wait},
+    book::{BOOK, Model, everything, one_more, open, wait},
     work::Work,
 };
 use harness::{Loss, Random};
@@ -61,4 +61,45 @@ fn a_backup_that_has_its_name_is_whole_and_the_journal_is_as_it_was() {
     }
     println!("{points} crash points, {whole} whole copies");
     assert!(whole > 3);
+}
+
+#[test]
+fn a_journal_that_is_compacted_is_whole_at_every_moment() {
+    let _alone = alone();
+    let mut points = 0;
+    for seed in 0..3 {
+        let mut random = Random::new(seed);
+        let mut work = Work::begin(&harness::SimDisk::default(), seed).unwrap();
+        work.run(25).unwrap();
+        work.close().unwrap();
+        work.book = None;
+        let (disk, model) = (&work.disk, &work.model);
+        disk.unlock();
+        let options = OpenOptions::new().disk(Arc::new(disk.clone()));
+        let begun = disk.operations();
+        let done = Embedded::compact(BOOK, &options, |_| {}).unwrap();
+        assert_eq!(done.records as usize, model.records());
+        let end = disk.operations();
+        assert!(end > begun + 20, "{begun} to {end}");
+        for at in begun..=end {
+            points += 1;
+            let loss = LOSSES[random.index(LOSSES.len())];
+            let image = disk.after_power_loss(at, loss, &mut random);
+            let what = format!("seed {seed}, operation {at} of {begun} to {end}, {loss:?}");
+            let book = open(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(wait(everything(&book)).unwrap(), *model, "{what}");
+            let mut more = model.clone();
+            wait(one_more(&book, &mut more)).unwrap();
+            wait(book.close()).unwrap();
+            drop(book);
+            image.unlock();
+            let options = OpenOptions::new().disk(Arc::new(image.clone()));
+            Embedded::compact(BOOK, &options, |_| {}).unwrap_or_else(|e| panic!("{what}: {e}"));
+            image.unlock();
+            assert_eq!(wait(everything(&open(&image).unwrap())).unwrap(), more, "{what}");
+            let left = image.names().into_iter().filter(|n| n.to_string_lossy().ends_with(".new"));
+            assert_eq!(left.count(), 0, "{what}");
+        }
+    }
+    println!("{points} crash points");
 }
