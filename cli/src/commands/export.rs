@@ -13,6 +13,7 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, StoreError},
+    embedded::journal_of,
     hex,
     id::{LogIndex, Position, ThreadId},
     record::{Record, RecordHash},
@@ -250,6 +251,12 @@ impl Aside {
         let same = || Some((fs::canonicalize(path).ok()?, fs::canonicalize(journal?).ok()?));
         if same().is_some_and(|(a, b)| a == b) {
             return Err(Failure::new(format!("{shown} is the journal itself; name another file")));
+        }
+        if let Some(journal) = journal_of(path).filter(|journal| journal.exists()) {
+            let journal = safe(&journal.to_string_lossy());
+            return Err(Failure::new(format!(
+                "{shown} is a name that the journal {journal} needs; name another file"
+            )));
         }
         let there = fs::symlink_metadata(path);
         // A rename would put a file in the place of a device or a link, `/dev/null` say.

@@ -147,11 +147,33 @@ fn is_free(disk: &dyn Disk, path: &Path) -> Result<()> {
         let name = file.file_name();
         name.is_some_and(|name| names.iter().any(|taken| taken == name))
     });
+    if let Some(journal) = journal_of(path).filter(|journal| {
+        let name = journal.file_name();
+        name.is_some_and(|name| names.iter().any(|there| there == name))
+    }) {
+        return Err(BackupError::InTheWay { path: path.into(), other: journal });
+    }
     match taken {
         None => Ok(()),
         Some(taken) if taken == path => Err(BackupError::AlreadyExists { path: path.into() }),
         Some(other) => Err(BackupError::InTheWay { path: path.into(), other }),
     }
+}
+
+/// The journal that a file of this name would belong to, beside its own.
+///
+/// ```
+/// use deedbook_journal::embedded::journal_of;
+///
+/// assert_eq!(journal_of("refunds.redb-log0").unwrap().to_str(), Some("refunds.redb"));
+/// assert_eq!(journal_of("refunds.redb"), None);
+/// ```
+pub fn journal_of(file: impl AsRef<Path>) -> Option<PathBuf> {
+    let file = file.as_ref();
+    let name = file.file_name()?.to_str()?;
+    let (stem, _) = name.rsplit_once('-').filter(|(stem, _)| !stem.is_empty())?;
+    let journal = file.with_file_name(stem);
+    files_of(&journal).iter().any(|of| of == file).then_some(journal)
 }
 
 /// Copies the journal into an empty file, makes that durable and reads all of it. `path` is the

@@ -200,9 +200,10 @@ pub enum BackupError {
         /// The path.
         path: PathBuf,
     },
-    /// A file has a name that belongs to a journal of this name.
+    /// The name belongs to another journal's files, or another file has a name that a journal of
+    /// this name needs.
     #[error(
-        "{}: {} belongs to a journal of this name; move it away, or choose another name",
+        "{}: the name belongs to a journal together with {}; choose another name",
         path.display(), other.display()
     )]
     InTheWay {

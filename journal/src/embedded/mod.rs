@@ -63,7 +63,7 @@ use std::{
 use tokio::sync::oneshot;
 
 pub use self::{
-    backup::Backup,
+    backup::{Backup, journal_of},
     clock::{StoreClock, TimeSource},
     compact::{CompactError, Compacted},
     disk::{Disk, DiskFile, RealDisk},

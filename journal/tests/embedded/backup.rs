@@ -243,6 +243,9 @@ fn nothing_that_is_there_is_replaced() {
         let error = book.backup(&to, |_| {}).await.unwrap_err();
         assert!(error.to_string().contains("copy.redb-log1"), "{error}");
         fs::remove_file(&log).unwrap();
+        // Nor is a name taken that the log of a journal here needs.
+        let error = book.backup(folder.path().join("book.redb-log2"), |_| {}).await.unwrap_err();
+        assert!(matches!(error, BackupError::InTheWay { .. }), "{error}");
         let error = book.backup(folder.path().join("no/copy.redb"), |_| {}).await.unwrap_err();
         assert!(matches!(error, BackupError::Io { .. }), "{error}");
         assert_eq!(folder.names(), ["book.redb"]);
