@@ -183,6 +183,9 @@ fn s72_an_export_gets_its_name_when_it_is_complete() {
     book.ok(&["export", "-o", "x.jsonl", "--force"]);
     let before = book.bytes();
     let journal = book.path();
+    let log = format!("{}-log0", journal.to_str().unwrap());
+    let ran = book.run(&["export", "-o", &log, "--force"]);
+    assert_eq!(ran.code, 1, "a name that the journal's log needs");
     let ran = book.run(&["export", "-o", journal.to_str().unwrap(), "--force"]);
     assert_eq!(ran.code, 1);
     assert!(book.bytes() == before);
