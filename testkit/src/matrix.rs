@@ -260,8 +260,8 @@ impl CrashMatrix {
 
 /// What a divergence means where the code is the same each time.
 const NOT_THE_CODE: &str = " (the code is the same in all runs: it decides by something that is \
-                            not in the journal, such as a clock, chance, the order of a HashMap, or \
-                            a value that outlives a run)";
+                            not in the journal, such as a clock, chance, the order of a HashMap, \
+                            or a value that outlives a run)";
 
 /// What a result that is an error begins with.
 const AN_ERROR: &str = "an error: ";

@@ -56,8 +56,8 @@ impl Embedded {
     /// durable, read and checked to its last record, and then gets its name.
     ///
     /// `watch` is told how far it has come. Appends go on meanwhile and wait no longer than for a
-    /// drain. It takes a thread of its own, as much disk as the journal, and about 150 MiB of memory,
-    /// however large the journal is. One backup of a journal is made at a time.
+    /// drain. It takes a thread of its own, as much disk as the journal, and about 150 MiB of
+    /// memory, however large the journal is. One backup of a journal is made at a time.
     ///
     /// A thread that is written to in the original *and* in the copy is two threads under one id,
     /// with the same operation keys: run workflows on one of them only.
