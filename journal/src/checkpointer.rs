@@ -284,6 +284,21 @@ pub struct LogEntry {
     pub hash: RecordHash,
 }
 
+/// One thread as listed, Deedbook's own included; `None` if there is none.
+///
+/// # Errors
+/// As [`Checkpointer::list`].
+pub async fn thread_info(
+    home: &dyn Checkpointer,
+    thread: &ThreadId,
+) -> Result<Option<ThreadInfo>, StoreError> {
+    let prefix = Some(thread.as_str().into());
+    let filter = Filter { prefix, reserved: true, ..Filter::default() };
+    // Of the ids that begin so, the id itself comes first.
+    let page = home.list(&filter, None, 1).await?;
+    Ok(page.items.into_iter().next().filter(|info| info.id == *thread))
+}
+
 /// Part of a longer answer.
 #[derive(Debug, Clone)]
 pub struct Page<T, C> {

@@ -89,6 +89,12 @@ impl ThreadId {
     }
 }
 
+impl AsRef<str> for ThreadId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", &*self.0)

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     checkpointer::Message,
     failure::Failure,
-    hex,
+    guard, hex,
     history::{CallKind, History, Standing},
     id::{Name, StoreTime},
     limits::{HEADER_TEXT_BYTES_MAX, ValueLimits},
@@ -121,9 +121,12 @@ pub fn admit(history: &History, message: &Message, now: StoreTime) -> Draft {
         Err("the thread has not started".to_owned())
     } else {
         match message.kind {
+            RESOLVE => resolve(history, message, now),
+            SIGNAL | DECIDE | CANCEL if guard::is_guarded(history) => {
+                Err("a step of its own can be resolved or reset, and nothing else".into())
+            }
             SIGNAL => signal(history, message),
             DECIDE => decide(history, message),
-            RESOLVE => resolve(history, message, now),
             CANCEL => cancel(history, message),
             LATE => late(history, message),
             other => Err(format!("messages of kind {other} are not known to this build")),
@@ -187,6 +190,14 @@ fn resolve(history: &History, message: &Message, now: StoreTime) -> Result<Draft
     }
     if !doubtful && !history.may_be_settled_again(call) {
         return Err(format!("step {} is not in doubt", call.id));
+    }
+    if guard::is_guarded(history) && call.outcome.is_some() && body.verdict == Verdict::DidNotHappen
+    {
+        return Err(format!(
+            "step {} was settled, and whoever called it since was given that; a reset lets it happen \
+             anew, under a fresh key",
+            call.id
+        ));
     }
     let draft = Draft::new(history.thread(), Kind::StepResolve)
         .with(|h| h.call = Some(call.opened))

@@ -1,30 +1,34 @@
-//! Acts of a person on a thread that no run holds: a signal, a decision, a settlement, a
-//! cancellation.
+//! Acts of a person on a thread: a signal, a decision, a settlement, a cancellation.
 //!
-//! All of them go one way, signals too: claim the thread, admit what waits in its inbox (which
-//! was said earlier, and comes first), admit the act, write everything in one append, let go. A
-//! post to the inbox would be enough for a signal, but nobody would learn before the program's
-//! next start whether the thread took it; this way the answer is durable when the person reads
-//! it. What would be refused is found out before anything is written.
+//! On a thread that no run holds all of them go one way, signals too: claim the thread, admit what
+//! waits in its inbox (which was said earlier, and comes first), admit the act, write everything in
+//! one append, let go. A post to the inbox would be enough for a signal, but nobody would learn
+//! before the program's next start whether the thread took it; this way the answer is durable when
+//! the person reads it. What would be refused is found out before anything is written.
 //!
 //! [`prepare`] decides and writes nothing; [`act`] carries it out on any
-//! [`Checkpointer`].
+//! [`Checkpointer`]. A thread that a run holds is its to write: [`post`] puts the act into the
+//! inbox, and [`admitted`] tells what became of it.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    checkpointer::{Append, Checkpointer, Claim, Filter, Lease, Message, StoreError},
+    checkpointer::{Append, Checkpointer, Claim, Lease, Message, StoreError, thread_info},
+    guard,
     history::{AttemptEnd, Call, Doubt, History, HistoryError},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     message::admit,
     pen::{Draft, Pen},
     record::{Header, Kind, Record, RecordHash},
     row::{Row, Status},
+    sheet::Sheet,
     turn::Blocked,
 };
 
+mod post;
 mod say;
 
+pub use post::{Admitted, Post, admitted, post};
 pub use say::{cancel, decide, resolve, signal};
 
 /// How many bytes of records are read at once.
@@ -36,8 +40,11 @@ const LEASE: Duration = Duration::from_secs(30);
 /// A thread as its records tell it, for somebody who does not run it.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What its records add up to; attempts that are still open died with their process.
+    /// What its records add up to. Attempts that are still open died with their process, but for
+    /// those of the run that holds the thread.
     pub history: History,
+    /// The epoch of the run that holds it, if one does.
+    held: Option<Epoch>,
     log_id: [u8; 16],
     last: Option<(Header, RecordHash)>,
 }
@@ -91,17 +98,14 @@ impl Found {
     /// [`OperatorError::Store`] as [`Checkpointer::read`]; [`OperatorError::History`] for records
     /// that this build cannot replay.
     pub async fn load(home: &dyn Checkpointer, thread: &ThreadId) -> Result<Self, OperatorError> {
+        let info = thread_info(home, thread).await?;
         let mut found = Self {
             history: History::new(thread.clone(), home.identity().secret),
+            held: info.as_ref().filter(|info| info.holder.is_some()).map(|info| info.epoch),
             log_id: home.identity().log_id,
             last: None,
         };
         found.catch_up(home).await?;
-        let filter =
-            Filter { prefix: Some(thread.as_str().into()), reserved: true, ..Filter::default() };
-        // Of the ids that begin so, the id itself comes first.
-        let page = home.list(&filter, None, 1).await?;
-        let info = page.items.into_iter().next().filter(|info| info.id == *thread);
         if let Some(info) = info {
             found.history.believe(&info.row, home.now().await?);
         }
@@ -121,12 +125,19 @@ impl Found {
                     n: *n,
                     why: e.to_string().into(),
                 })?;
+                let earlier = self.last.as_ref().map(|(last, _)| last.epoch);
+                if self.held == Some(header.epoch) && earlier != self.held {
+                    // What earlier runs left open died with them; what follows is under way.
+                    self.history.loaded();
+                }
                 self.history.apply(&header, &record.payloads)?;
                 self.last = Some((header, record.hash));
             }
             next = page.next;
         }
-        self.history.loaded();
+        if self.held.is_none() || self.last.as_ref().map(|(last, _)| last.epoch) < self.held {
+            self.history.loaded();
+        }
         Ok(())
     }
 }
@@ -151,29 +162,23 @@ pub fn prepare(
     if let Some((header, hash)) = &found.last {
         pen.pass(header, *hash);
     }
-    let mut desk = Desk {
-        history: found.history.clone(),
-        pen,
-        records: Vec::new(),
-        now: now.max(found.history.time()),
-        salts: Salts::new(seed),
-    };
-    desk.history.believe(&lease.row, desk.now);
-    desk.write(Draft::new(&thread, Kind::ThreadResume).with(|h| h.by = Some(holder.into())))?;
+    let mut sheet = Sheet::new(found.history.clone(), pen, now, seed);
+    sheet.history.believe(&lease.row, sheet.now);
+    sheet.write(Draft::new(&thread, Kind::ThreadResume).with(|h| h.by = Some(holder.into())))?;
     for waits in waiting {
-        let draft = admit(&desk.history, waits, desk.now);
-        desk.write(draft)?;
+        let draft = admit(&sheet.history, waits, sheet.now);
+        sheet.write(draft)?;
     }
-    let draft = admit(&desk.history, message, desk.now);
+    let draft = admit(&sheet.history, message, sheet.now);
     if draft.header.kind == Kind::MessageRefused {
         let why = draft.header.why.as_deref().unwrap_or("no reason is given");
         return Err(OperatorError::Refused { why: why.into() });
     }
-    let position = desk.write(draft)?;
-    desk.wind_down(&message.by)?;
-    let row = row_after(&desk.history, &lease.row, desk.now);
+    let position = sheet.write(draft)?;
+    wind_down(&mut sheet, &message.by)?;
+    let row = row_after(&sheet.history, &lease.row, sheet.now);
     Ok(Prepared {
-        records: desk.records,
+        records: sheet.records,
         consumes: waiting.iter().map(|m| m.id).collect(),
         row,
         position,
@@ -206,6 +211,8 @@ pub async fn act(
     let leases = home.claim(which, holder, LEASE).await?;
     let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;
     let held = [(thread.clone(), lease.epoch)];
+    // A run that had it has let go.
+    found.held = None;
     let acted = async {
         found.catch_up(home).await?;
         let waiting = home.inbox(thread).await?;
@@ -244,6 +251,9 @@ pub fn row_after(history: &History, row: &Row, now: StoreTime) -> Row {
             open_doubts,
             ..row.clone()
         };
+    }
+    if guard::is_guarded(history) {
+        return guard::row_at_rest(history, row, now);
     }
     let blocked = blocking(history, now);
     let (status, detail): (Status, Option<Arc<str>>) = if blocked.is_empty() {
@@ -300,69 +310,34 @@ impl Found {
             next: self.history.next(),
             head,
             row: Row {
-                workflow: start.map_or_else(|| "".into(), |s| s.workflow.clone()),
-                status: Status::Running,
                 since: self.history.time(),
-                wake_at: None,
-                detail: None,
-                open_doubts: 0,
-                created_at: start.map_or(StoreTime(0), |s| s.time),
+                ..Row::new(
+                    start.map_or_else(|| "".into(), |s| s.workflow.clone()),
+                    Status::Running,
+                    start.map_or(StoreTime(0), |s| s.time),
+                )
             },
         }
     }
 }
 
-/// Where an act is being written.
-struct Desk {
-    history: History,
-    pen: Pen,
-    records: Vec<Record>,
-    now: StoreTime,
-    salts: Salts,
-}
-
-impl Desk {
-    fn write(&mut self, draft: Draft) -> Result<Position, OperatorError> {
-        let (header, record) = self.pen.write(draft, self.now, &mut || self.salts.next());
-        self.history.apply(&header, &record.payloads)?;
-        self.records.push(record);
-        Ok(header.n)
+/// What follows from an act on a thread that is to be cancelled: without loose ends it has
+/// ended. With one, its program or the settlement of the doubt ends it.
+fn wind_down(sheet: &mut Sheet, by: &Arc<str>) -> Result<(), OperatorError> {
+    if !sheet.history.cancelled() || sheet.history.end().is_some() {
+        return Ok(());
     }
-
-    /// What follows from an act on a thread that is to be cancelled: without loose ends it has
-    /// ended. With one, its program or the settlement of the doubt ends it.
-    fn wind_down(&mut self, by: &Arc<str>) -> Result<(), OperatorError> {
-        if !self.history.cancelled() || self.history.end().is_some() {
-            return Ok(());
-        }
-        if self.history.calls().iter().any(is_loose) {
-            return Ok(());
-        }
-        let doubts = self.history.doubts(self.now).count();
-        let draft = Draft::new(self.history.thread(), Kind::ThreadEnd).with(|h| {
-            h.verdict = Some("cancelled".into());
-            h.doubts = Some(u32::try_from(doubts).unwrap_or(u32::MAX));
-            h.by = Some(by.clone());
-        });
-        self.write(draft).map(drop)
+    if sheet.history.calls().iter().any(is_loose) {
+        return Ok(());
     }
-}
-
-/// Salts from a seed: as unpredictable as the seed, and nothing can fail in the middle of a write.
-struct Salts(blake3::OutputReader);
-
-impl Salts {
-    fn new(seed: [u8; 32]) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("deedbook 2026-11-29 salts of an act");
-        hasher.update(&seed);
-        Self(hasher.finalize_xof())
-    }
-
-    fn next(&mut self) -> [u8; 32] {
-        let mut salt = [0; 32];
-        self.0.fill(&mut salt);
-        salt
-    }
+    let doubts = sheet.history.doubts(sheet.now).count();
+    let draft = Draft::new(sheet.history.thread(), Kind::ThreadEnd).with(|h| {
+        h.verdict = Some("cancelled".into());
+        h.doubts = Some(u32::try_from(doubts).unwrap_or(u32::MAX));
+        h.by = Some(by.clone());
+    });
+    sheet.write(draft)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -88,6 +88,13 @@ impl Terms {
         }
     }
 
+    /// How long after the last send a probe's "it did not happen" counts, unless the step says
+    /// otherwise: the timeout, and a minute.
+    #[must_use]
+    pub const fn usual_quiet(&self) -> Duration {
+        self.timeout.saturating_add(Self::QUIET_BEYOND_TIMEOUT)
+    }
+
     /// The margin kept free before the end of a window: a minute, or a tenth of a window shorter
     /// than ten minutes.
     #[must_use]

@@ -25,11 +25,14 @@ pub enum Status {
     Diverged,
     /// It waits for something that Deedbook does not know, or its code panicked.
     Stalled,
+    /// A step of its own ([`crate::guard`]) of which nothing runs: it has its outcome, or its next
+    /// caller carries it on.
+    Idle,
 }
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Running,
         Self::Waiting,
         Self::InDoubt,
@@ -39,6 +42,7 @@ impl Status {
         Self::Cancelled,
         Self::Diverged,
         Self::Stalled,
+        Self::Idle,
     ];
 
     /// The word for it.
@@ -54,6 +58,7 @@ impl Status {
             Self::Cancelled => "cancelled",
             Self::Diverged => "diverged",
             Self::Stalled => "stalled",
+            Self::Idle => "idle",
         }
     }
 
@@ -61,6 +66,13 @@ impl Status {
     #[must_use]
     pub fn is_ended(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether nothing happens to a thread in this state unless somebody comes for it: a home need
+    /// not keep it at hand.
+    #[must_use]
+    pub fn is_at_rest(self) -> bool {
+        self.is_ended() || self == Self::Idle
     }
 
     /// The byte under which it is stored.
@@ -113,4 +125,28 @@ pub struct Row {
     pub open_doubts: u32,
     /// When the thread was created.
     pub created_at: StoreTime,
+}
+
+impl Row {
+    /// A thread that was created at this time and has been in this state since: it waits for
+    /// nothing, and nothing of it is in doubt.
+    ///
+    /// ```
+    /// use deedbook_journal::{id::StoreTime, row::{Row, Status}};
+    ///
+    /// let row = Row::new("refund", Status::Running, StoreTime(7));
+    /// assert_eq!((row.since, row.created_at, row.wake_at), (StoreTime(7), StoreTime(7), None));
+    /// ```
+    #[must_use]
+    pub fn new(workflow: impl Into<Arc<str>>, status: Status, at: StoreTime) -> Self {
+        Self {
+            workflow: workflow.into(),
+            status,
+            since: at,
+            wake_at: None,
+            detail: None,
+            open_doubts: 0,
+            created_at: at,
+        }
+    }
 }

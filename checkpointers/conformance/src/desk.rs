@@ -56,15 +56,7 @@ pub(crate) fn thread(id: &str) -> Said<ThreadId> {
 }
 
 pub(crate) fn row(status: Status) -> Row {
-    Row {
-        workflow: WORKFLOW.into(),
-        status,
-        since: StoreTime(0),
-        wake_at: None,
-        detail: None,
-        open_doubts: 0,
-        created_at: StoreTime(0),
-    }
+    Row::new(WORKFLOW, status, StoreTime(0))
 }
 
 pub(crate) fn message(id: u8) -> Message {

@@ -30,7 +30,6 @@ use crate::{
 
 /// A copy that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Backup {
     /// Where it is.
     pub path: PathBuf,

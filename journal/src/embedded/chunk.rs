@@ -17,7 +17,7 @@ use crate::{
     record::{Payload, Record, RecordHash, Role},
 };
 
-const RECORDS: &str = "records";
+pub(super) const RECORDS: &str = "records";
 /// The length in front of a chunk, in bytes.
 const LENGTH_BYTES: usize = 4;
 

@@ -7,12 +7,7 @@
 //! go then: that is the copy. Records need no such moment: what is below the mark never changes,
 //! but for erasures, which drains tell too.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    ops::Bound,
-    sync::{Arc, MutexGuard},
-};
+use std::{collections::BTreeSet, mem, ops::Bound, sync::Arc};
 
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableTable, Table, WriteTransaction};
 
@@ -24,6 +19,7 @@ use super::{
     entry::Place,
     progress::{Progress, Stage, Watch},
     state::Drained,
+    sync::MutexGuard,
     tables::{self, Ascending, EXTENTS, INBOX, POSTED, RECORDS, Settled, THREADS},
 };
 use crate::{

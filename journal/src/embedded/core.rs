@@ -4,7 +4,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use super::{
     log::{Segment, Segments, Tail},
     planted::{Broken, planted},
     state::{State, Thread},
+    sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
     tables::{self, Settled, THREADS},
 };
 use crate::{
@@ -109,6 +110,11 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> Result<T, redb::Error>) -> Result
     }
 }
 
+/// Carries out what the storage library did when it opened the file.
+fn released(gate: &Gate) -> Result<(), Fault> {
+    gate.release().map_err(|error| Fault::Io(error.to_string()))
+}
+
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -159,7 +165,10 @@ impl Core {
 
     /// Ends it all behind a write that may have happened.
     pub(super) fn end_unknown(&self, why: &str) -> StoreError {
-        self.end(why);
+        let failed = self.end(why);
+        if planted(Broken::CallItFailed) {
+            return failed;
+        }
         StoreError::Unknown { why: self.about(why) }
     }
 
@@ -191,6 +200,19 @@ impl Core {
         state.segment.as_ref().is_some_and(|(segment, at)| short(segment, *at))
     }
 
+    /// Makes the tables durable as they were found. Where the sync of their last commit failed the
+    /// system shows what the disk does not have, and a file of the log that they say to have
+    /// settled is still needed; the storage library writes its header again when it opens a file
+    /// that was not closed.
+    pub(super) fn secure_tables(&self) -> Result<(), StoreError> {
+        if planted(Broken::TrustFoundTables) {
+            return Ok(());
+        }
+        let opened = self.opened();
+        let opened = opened.as_ref().ok_or(StoreError::Closed)?;
+        released(&opened.gate).map_err(|fault| self.end(fault.why()))
+    }
+
     /// Writes a plan into the tables: one transaction, always in two phases. A failure before the
     /// commit is `Failed`, one in it `Unknown`; both end the handle.
     pub(super) fn transact(&self, plan: Plan, clean: bool) -> Result<(), StoreError> {
@@ -198,8 +220,7 @@ impl Core {
         let opened = self.opened();
         let opened = opened.as_ref().ok_or(StoreError::Closed)?;
         let generation = plan.generation();
-        let prepared = opened.gate.release().map_err(|e| Fault::Io(e.to_string()));
-        let prepared = prepared.and_then(|()| {
+        let prepared = released(&opened.gate).and_then(|()| {
             guarded(|| {
                 let mut transaction = opened.db.begin_write()?;
                 let safe = !planted(Broken::OnePhaseCommit);

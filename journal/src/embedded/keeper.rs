@@ -2,14 +2,7 @@
 //! and ends its generations, and marks it when it is idle. Nobody waits for it but those who
 //! begin, erase, close, or write faster than it drains.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::Ordering,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -23,6 +16,11 @@ use super::{
     log::Log,
     planted::{Broken, planted},
     reader,
+    sync::{
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError},
+        receive,
+    },
     writer::Writer,
 };
 use crate::{admit::refused, checkpointer::StoreError, id::Position, record::Role};
@@ -65,7 +63,7 @@ pub(super) fn run(line: Arc<Line>, jobs: &Receiver<Job>) {
         let job = if asleep {
             jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
-            jobs.recv_timeout(IDLE)
+            receive(jobs, IDLE)
         };
         match job {
             Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => break,
@@ -237,6 +235,8 @@ impl Keeper {
                 self.core.end(&format!("the log could not be given an id: {error}"))
             })?
         };
+        // A new file takes the name of an old one, and that is removed.
+        self.core.secure_tables()?;
         let segment = self.core.segments.make(generation, id).map_err(|error| {
             self.core.end(&format!("a file of the log could not be made: {error}"))
         })?;
@@ -298,6 +298,9 @@ impl Keeper {
                 (state.frame.0, state.log)
             };
             let generation = now.max(self.core.newest).saturating_add(1);
+            if planted(Broken::ReleaseEarly) {
+                let _ = self.core.segments.remove_before(u64::MAX);
+            }
             self.drain(|plan| plan.in_generation(generation, log), true)?;
         }
         self.core.over.get_or_init(|| StoreError::Closed);

@@ -10,11 +10,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::Sender,
-    },
+    sync::{Arc, PoisonError, TryLockError},
     task::{Context, Poll, Waker},
 };
 
@@ -25,6 +21,12 @@ use super::{
     drain,
     keeper::Job,
     options::CommitBy,
+    planted::{Broken, planted},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::Sender,
+    },
     writer::{Ask, Request, Writer},
 };
 use crate::{checkpointer::StoreError, limits::EMBEDDED_QUEUE_MAX};
@@ -118,11 +120,18 @@ impl Line {
             // Whoever writes looks at the line again when it is done.
             Err(TryLockError::WouldBlock) => return,
         };
-        let begun = writer.log.is_some();
+        let begun = self.may_write(&writer);
         writer.round(|| self.next(begun));
         drop(writer);
         self.pass_on();
         self.hint();
+    }
+
+    /// Whether those who write are served: the log has begun, or it is over. What has ended only
+    /// answers, and must answer everybody: who is first would else be woken for nothing, again and
+    /// again.
+    fn may_write(&self, writer: &Writer) -> bool {
+        writer.log.is_some() || self.core.alive().is_err()
     }
 
     /// The right to write, for the keeper. [`Line::pass_on`] must follow.
@@ -141,8 +150,7 @@ impl Line {
     /// Writes for everybody in line until nobody is who may write, with the right to write in
     /// hand.
     pub(super) fn serve(&self, writer: &mut Writer) {
-        // What has ended only answers, and must answer everybody.
-        let begun = writer.log.is_some() || self.core.alive().is_err();
+        let begun = self.may_write(writer);
         let mut served = true;
         while served {
             served = false;
@@ -161,12 +169,17 @@ impl Line {
             return;
         };
         let waker = first.waker.take();
+        // Whoever gets in line to write before the log has begun has the keeper begin it, which
+        // serves everybody then: told before that, the keeper would only tell itself again.
+        let may = self.begun.load(Ordering::Acquire) || !first.request.ask.writes();
         drop(queue);
         match (self.by, waker) {
+            (CommitBy::Caller, Some(_)) if planted(Broken::LoseWakeup) => {}
             (CommitBy::Caller, Some(waker)) => waker.wake(),
             // It was woken before, and has not looked yet.
             (CommitBy::Caller, None) => {}
-            (CommitBy::Thread, _) => self.send(Job::Write),
+            (CommitBy::Thread, _) if may => self.send(Job::Write),
+            (CommitBy::Thread, _) => {}
         }
     }
 
@@ -204,9 +217,7 @@ impl Line {
 
     /// The handle has ended: everybody in line gets to hear it.
     pub(super) fn disband(&self) {
-        let mut writer = self.writer();
-        self.serve(&mut writer);
-        drop(writer);
+        self.serve(&mut self.writer());
         self.core.drained.notify_waiters();
     }
 }

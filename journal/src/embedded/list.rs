@@ -44,9 +44,9 @@ pub(super) fn list(
     loop {
         let wanted = max + 1 - items.len();
         let found = in_memory(core, filter, &cursor, wanted, now);
-        let ended = filter.statuses.is_empty() || filter.statuses.iter().any(|s| s.is_ended());
+        let at_rest = filter.statuses.is_empty() || filter.statuses.iter().any(|s| s.is_at_rest());
         let mut chunk = found.matching;
-        if ended {
+        if at_rest {
             let range = (&cursor, found.upto.as_ref());
             chunk.extend(in_table(core, filter, range, &found.known, (wanted, now))?);
             chunk.sort_by(|a, b| a.id.cmp(&b.id));

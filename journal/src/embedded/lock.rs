@@ -45,7 +45,7 @@ fn pause(time: Duration) {
 }
 
 /// Who has the lock on this file.
-fn holder(file: &dyn DiskFile) -> Holder {
+pub(super) fn holder(file: &dyn DiskFile) -> Holder {
     let unknown = Holder { pid: None, program: None };
     let Ok((device, inode)) = file.device_and_inode() else {
         return unknown;

@@ -20,6 +20,8 @@ mod anchor;
 mod aside;
 mod backend;
 mod backup;
+#[cfg(feature = "planted-faults")]
+pub mod bare;
 mod check;
 mod chunk;
 mod clock;
@@ -46,17 +48,14 @@ pub mod planted;
 mod progress;
 mod reader;
 mod state;
+mod sync;
 mod tables;
 mod writer;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{self, Receiver, Sender},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -79,6 +78,11 @@ use self::{
     group::Element,
     keeper::{Erasure, Job as KeeperJob},
     line::Line,
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver, Sender},
+        thread::{self, JoinHandle},
+    },
     writer::Ask,
 };
 use crate::{
@@ -200,6 +204,22 @@ impl Embedded {
             file_bytes: file_bytes.unwrap_or(0),
             undrained_bytes: undrained as u64,
         }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.core.path
+    }
+
+    /// Who has the journal in this file open, as well as the system tells; `None` if nobody is
+    /// known to. It takes no lock, and so gets in nobody's way.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn holder(path: impl AsRef<Path>) -> std::io::Result<Option<Holder>> {
+        let file = RealDisk.open(path.as_ref(), false, false)?;
+        Ok(Some(lock::holder(&*file)).filter(|holder| holder.pid.is_some()))
     }
 
     /// Has the keeper do something, and waits for it.

@@ -33,11 +33,29 @@ pub enum Broken {
     OpenWithoutLog,
     /// The name of a new file of the log is not made durable (W12).
     SkipFolderSync,
+    /// A new file of the log is used before its title is durable (W12).
+    SkipTitleSync,
+    /// Old files of the log go while what says that they are settled may not be durable (W6).
+    TrustFoundTables,
+    /// The files of the log are used again before the tables have what is in them (W3).
+    ReleaseEarly,
+    /// The handle lives on when the log could not be written (W7).
+    LiveOn,
+    /// A commit that failed and may have happened is said not to have happened (W7).
+    CallItFailed,
+    /// An older copy in the place of a newer one is opened (W5).
+    IgnoreAnchor,
+    /// A record of an owner that has lost its thread is taken (G6).
+    SkipFence,
+    /// Whoever is first in line is not woken when a round is over.
+    LoseWakeup,
+    /// One of those who wait for a write is not told that it has failed.
+    LeaveOut,
 }
 
 impl Broken {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
+    /// Those that show on a disk.
+    pub const ALL: [Self; 20] = [
         Self::SkipSync,
         Self::TellEarly,
         Self::StaleGeneration,
@@ -51,7 +69,17 @@ impl Broken {
         Self::IgnoreDamagedFrame,
         Self::OpenWithoutLog,
         Self::SkipFolderSync,
+        Self::SkipTitleSync,
+        Self::TrustFoundTables,
+        Self::ReleaseEarly,
+        Self::LiveOn,
+        Self::CallItFailed,
+        Self::IgnoreAnchor,
+        Self::SkipFence,
     ];
+
+    /// Those that show in how threads wait for each other.
+    pub const OF_WAITING: [Self; 3] = [Self::TellEarly, Self::LoseWakeup, Self::LeaveOut];
 }
 
 #[cfg(feature = "planted-faults")]

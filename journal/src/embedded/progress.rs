@@ -12,7 +12,6 @@ pub enum Stage {
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Progress {
     /// What is being done.
     pub stage: Stage,

@@ -117,6 +117,13 @@ impl Thread {
         }
     }
 
+    /// Whether it need not stay in memory: nobody comes for it but by its name.
+    pub(super) fn rests(&self) -> bool {
+        let status = self.row.status;
+        status.is_ended()
+            || status.is_at_rest() && self.inbox.is_empty() && self.row.wake_at.is_none()
+    }
+
     /// From when on it can be claimed as due; `None` if only an append or a message changes that.
     fn due_from(&self) -> Option<StoreTime> {
         if !self.exists || self.row.status.is_ended() {
@@ -131,11 +138,11 @@ impl Thread {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) threads: BTreeMap<ThreadId, Thread>,
-    /// Hashes of the ids of threads that are in the table only: all of them have ended.
+    /// Hashes of the ids of threads that are in the table only: all of them are at rest.
     away: HashSet<u64>,
     hasher: RandomState,
     due: HashMap<Arc<str>, BTreeSet<(StoreTime, ThreadId)>>,
-    /// Threads that have ended and are in memory all the same.
+    /// Threads that are at rest and in memory all the same.
     fading: HashSet<ThreadId>,
     /// Whether a drain has come since they were looked at.
     retiring: bool,
@@ -194,7 +201,7 @@ impl State {
         !self.threads.contains_key(id) && self.away.contains(&self.hash(id))
     }
 
-    /// Takes in a thread as its table has it; one that has ended may be left `away`.
+    /// Takes in a thread as its table has it; one at rest may be left `away`.
     pub(super) fn admit_stored(&mut self, id: ThreadId, thread: Thread, away: bool) {
         if away {
             let hash = self.hash(&id);
@@ -203,7 +210,7 @@ impl State {
         }
         let hash = self.hash(&id);
         self.away.remove(&hash);
-        if thread.row.status.is_ended() {
+        if thread.rests() {
             self.fading.insert(id.clone());
         }
         self.threads.insert(id.clone(), thread);
@@ -223,6 +230,9 @@ impl State {
                     let id = message.id;
                     thread.inbox.push(Waiting { id, place, message: Some(message) });
                     thread.posted.push(id);
+                    if !thread.rests() {
+                        self.fading.remove(&to);
+                    }
                     self.dirty.insert(to.clone());
                     self.reindex(&to);
                 }
@@ -272,7 +282,7 @@ impl State {
             }
             thread.row = row.clone();
         }
-        if thread.row.status.is_ended() {
+        if thread.rests() {
             self.fading.insert(id.clone());
         } else {
             self.fading.remove(id);
@@ -361,7 +371,7 @@ impl State {
         self.retiring = !self.fading.is_empty();
     }
 
-    /// Threads that have ended, that nobody holds and that the tables have leave the memory. Only
+    /// Threads that are at rest, that nobody holds and that the tables have leave the memory. Only
     /// who has the right to write does this, between groups: a group counts on the threads that
     /// it has looked at.
     pub(super) fn retire(&mut self) {
@@ -437,15 +447,7 @@ mod tests {
     use crate::{embedded::drain::Plan, row::Status};
 
     fn ended(id: &ThreadId) -> Entry {
-        let row = Row {
-            workflow: "w".into(),
-            status: Status::Done,
-            since: StoreTime(0),
-            wake_at: None,
-            detail: None,
-            open_doubts: 0,
-            created_at: StoreTime(0),
-        };
+        let row = Row::new("w", Status::Done, StoreTime(0));
         Entry::Appended(Arc::new(Appended {
             thread: id.clone(),
             epoch: Epoch(1),

@@ -210,7 +210,7 @@ pub(super) fn read_extents(key: (u64, u64), stored: &[u8]) -> Result<Vec<Extent>
     Ok(extents)
 }
 
-fn extents_key(key: (u64, u64)) -> [u8; 16] {
+pub(super) fn extents_key(key: (u64, u64)) -> [u8; 16] {
     let mut bytes = [0; 16];
     let (front, back) = bytes.split_at_mut(8);
     front.copy_from_slice(&key.0.to_le_bytes());

@@ -53,6 +53,8 @@ pub struct Call {
     pub terms: Option<Terms>,
     /// The operation key of a step with an effect.
     pub key: Option<Arc<str>>,
+    /// The generation of the key: how often a fresh one was granted.
+    pub generation: u64,
     /// The arguments of a step, in MessagePack; `None` once erased.
     pub args: Option<Bytes>,
     /// The commitment of what a person was shown.
@@ -246,6 +248,8 @@ impl fmt::Display for Doubt {
 pub struct Outcome {
     /// Its position: the order in which outcomes are offered.
     pub position: Position,
+    /// When it was recorded.
+    pub time: StoreTime,
     /// The answer.
     pub answer: Answer,
 }
@@ -419,7 +423,7 @@ impl Call {
     }
 
     /// Why the last attempt that may have had its effect is uncertain, if there is one.
-    pub(super) fn doubtful(&self) -> Option<Doubt> {
+    pub(crate) fn doubtful(&self) -> Option<Doubt> {
         self.uncleared().iter().rev().find_map(|a| match a.end {
             AttemptEnd::Open => Some(Doubt::Crash),
             AttemptEnd::Ambiguous(why, _) => Some(why),

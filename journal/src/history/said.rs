@@ -55,7 +55,7 @@ impl Said {
 fn by_the_code(gist: &Gist<'_>, kind: &Kind) -> bool {
     let why = |word: &str| gist.why.is_some_and(|why| why.is(word));
     match kind {
-        Kind::StepIntent => gist.call.is_none(),
+        Kind::StepIntent | Kind::StepReused => gist.call.is_none(),
         Kind::TimerSet
         | Kind::ApprovalRequest
         | Kind::Clock

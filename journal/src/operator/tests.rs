@@ -44,15 +44,7 @@ async fn book(drafts: Vec<Draft>) -> Book {
     let home = Embedded::create(dir.path().join("book"), CreateOptions::new()).unwrap();
     let thread = ThreadId::new("t").unwrap();
     let now = home.now().await.unwrap();
-    let row = Row {
-        workflow: "refund".into(),
-        status: Status::Running,
-        since: now,
-        wake_at: None,
-        detail: None,
-        open_doubts: 0,
-        created_at: now,
-    };
+    let row = Row::new("refund", Status::Running, now);
     let which = Claim::Thread { id: thread.clone(), create: Some(row.clone()) };
     let leases = home.claim(which, "worker:1", LEASE).await.unwrap();
     let epoch = leases[0].epoch;
@@ -227,13 +219,4 @@ fn a_decision_is_bound_to_what_was_shown() {
         book.act(&good).await.unwrap();
         assert!(matches!(book.act(&good).await, Err(OperatorError::Refused { .. })));
     });
-}
-
-#[test]
-fn salts_differ_and_follow_from_the_seed() {
-    let mut salts = Salts::new([1; 32]);
-    let (a, b) = (salts.next(), salts.next());
-    assert_ne!(a, b);
-    assert_eq!(Salts::new([1; 32]).next(), a);
-    assert_ne!(Salts::new([2; 32]).next(), a);
 }

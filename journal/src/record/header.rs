@@ -7,7 +7,10 @@ use super::{
     kind::{Kind, Role},
 };
 use crate::{
-    id::{Branch, Epoch, IdentityKind, MessageId, Name, Position, StoreTime, ThreadId},
+    id::{
+        Branch, Epoch, Identity, IdentityKind, MessageId, Name, Position, StepId, StoreTime,
+        ThreadId,
+    },
     policy::Policy,
 };
 
@@ -54,6 +57,27 @@ pub struct Place {
     pub occurrence: u32,
     /// The business key (`bkey`), where the kind is [`IdentityKind::Key`].
     pub business_key: Option<Arc<str>>,
+}
+
+impl Place {
+    /// The place of this call.
+    #[must_use]
+    pub fn of(id: &StepId) -> Self {
+        let (occurrence, business_key) = match &id.identity {
+            Identity::Positional { occurrence } | Identity::Arguments { occurrence, .. } => {
+                (*occurrence, None)
+            }
+            Identity::Key(key) => (0, Some(key.clone())),
+        };
+        Self {
+            episode: id.episode,
+            branch: id.branch.clone(),
+            name: id.name.clone(),
+            kind: id.identity.kind(),
+            occurrence,
+            business_key,
+        }
+    }
 }
 
 /// A record of this or of another thread that a record stands on.

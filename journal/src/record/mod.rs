@@ -17,6 +17,8 @@ use std::{fmt, sync::LazyLock};
 
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
+#[cfg(feature = "planted-faults")]
+pub(crate) use gist::gist_agrees;
 pub(crate) use gist::{Gist, Opens};
 pub use header::{Commitment, Header, HeaderError, Link, LogState, Place};
 pub use kind::{Kind, Role};

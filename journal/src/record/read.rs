@@ -94,7 +94,7 @@ struct Rest {
     build: Option<Arc<str>>,
     process: Option<u64>,
     doubts: Option<u32>,
-    payloads: Vec<Commitment>,
+    payloads: Option<Vec<Commitment>>,
 }
 
 impl Draft {
@@ -108,11 +108,17 @@ impl Draft {
             "t" => self.time = Some(time(reader)?),
             "run" => self.run = Some(reader.integer()?),
             "step" => self.name = Some(step_name(reader)?),
-            "br" => reader.array(|r| {
-                self.branch.push(step_name(r)?);
-                Ok(())
-            })?,
-            "ep" => self.episode = small(reader)?,
+            "br" => {
+                reader.array(|r| {
+                    self.branch.push(step_name(r)?);
+                    Ok(())
+                })?;
+                written(!self.branch.is_empty(), "a branch that is not the root in `br`")?;
+            }
+            "ep" => {
+                self.episode = small(reader)?;
+                written(self.episode > 0, "a number above 0 in `ep`")?;
+            }
             "idk" => {
                 self.identity = Some(match &*reader.string()? {
                     "arguments" => IdentityKind::Arguments,
@@ -130,8 +136,31 @@ impl Draft {
         Ok(())
     }
 
-    fn finish(self) -> Result<Header, HeaderError> {
-        let missing = |field: &str| HeaderError(format!("field `{field}` is missing"));
+    /// The place, if there is one: with its name and its occurrence, or nothing of it.
+    fn place(&mut self) -> Result<Option<Place>, HeaderError> {
+        match (self.name.take(), self.occurrence) {
+            (Some(name), Some(occurrence)) => Ok(Some(Place {
+                episode: self.episode,
+                branch: Branch::new(std::mem::take(&mut self.branch))
+                    .map_err(|e| HeaderError(e.to_string()))?,
+                name,
+                kind: self.identity.unwrap_or(IdentityKind::Positional),
+                occurrence,
+                business_key: self.business_key.take(),
+            })),
+            (Some(_), None) => Err(missing("occ")),
+            (None, occurrence) => {
+                let nothing = occurrence.is_none()
+                    && self.episode == 0
+                    && self.branch.is_empty()
+                    && self.identity.is_none()
+                    && self.business_key.is_none();
+                if nothing { Ok(None) } else { Err(missing("step")) }
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Header, HeaderError> {
         match self.version {
             Some(VERSION) => {}
             Some(other) => {
@@ -142,21 +171,12 @@ impl Draft {
             }
             None => return Err(missing("v")),
         }
-        let place = self.name.map(|name| {
-            Ok(Place {
-                episode: self.episode,
-                branch: Branch::new(self.branch).map_err(|e| HeaderError(e.to_string()))?,
-                name,
-                kind: self.identity.unwrap_or(IdentityKind::Positional),
-                occurrence: self.occurrence.unwrap_or(0),
-                business_key: self.business_key,
-            })
-        });
+        let place = self.place()?;
         let log = match (self.size, self.root) {
             (Some(size), Some(root)) => Some(Box::new(LogState { size, root, heads: self.heads })),
-            (None, None) => None,
+            (None, None) if self.heads.is_none() => None,
             (Some(_), None) => return Err(missing("root")),
-            (None, Some(_)) => return Err(missing("size")),
+            (None, _) => return Err(missing("size")),
         };
         let rest = self.rest;
         Ok(Header {
@@ -166,7 +186,7 @@ impl Draft {
             kind: self.kind.ok_or_else(|| missing("k"))?,
             time: self.time.ok_or_else(|| missing("t"))?,
             run: self.run.ok_or_else(|| missing("run"))?,
-            place: place.transpose()?,
+            place,
             attempt: rest.attempt,
             attempts_max: rest.attempts_max,
             call: rest.call,
@@ -192,7 +212,7 @@ impl Draft {
             build: rest.build,
             process: rest.process,
             doubts: rest.doubts,
-            payloads: rest.payloads,
+            payloads: rest.payloads.ok_or_else(|| missing("pay"))?,
         })
     }
 }
@@ -204,7 +224,10 @@ impl Rest {
             "att_max" => self.attempts_max = Some(small(reader)?),
             "call" => self.call = Some(reader.integer()?),
             "key" => self.key = Some(text(reader)?),
-            "gen" => self.generation = reader.integer()?,
+            "gen" => {
+                self.generation = reader.integer()?;
+                written(self.generation > 0, "a number above 0 in `gen`")?;
+            }
             "pol" => {
                 let policy = Policy::from_word(&reader.string()?);
                 self.policy = Some(policy.ok_or("a known policy in `pol`")?);
@@ -212,7 +235,10 @@ impl Rest {
             "timeout_ms" => self.timeout_ms = Some(reader.integer()?),
             "window_ms" => self.window_ms = Some(reader.integer()?),
             "quiet_ms" => self.quiet_ms = Some(reader.integer()?),
-            "abandon" => self.abandon = reader.boolean()?,
+            "abandon" => {
+                self.abandon = reader.boolean()?;
+                written(self.abandon, "true in `abandon`")?;
+            }
             "appr" => self.allowed_by = Some(reader.integer()?),
             "rule" => self.rule = Some(text(reader)?),
             "role" => {
@@ -225,10 +251,13 @@ impl Rest {
                 let hash = digest(reader, "32 bytes of hex in `ref_hash`")?;
                 self.link().hash = Some(RecordHash(hash));
             }
-            "carry" => reader.array(|r| {
-                self.carry.push(r.integer()?);
-                Ok(())
-            })?,
+            "carry" => {
+                reader.array(|r| {
+                    self.carry.push(r.integer()?);
+                    Ok(())
+                })?;
+                written(!self.carry.is_empty(), "a position in `carry`")?;
+            }
             "due" => self.due = Some(time(reader)?),
             "why" => self.why = Some(text(reader)?),
             "verdict" => self.verdict = Some(text(reader)?),
@@ -238,10 +267,13 @@ impl Rest {
             "build" => self.build = Some(text(reader)?),
             "proc" => self.process = Some(reader.integer()?),
             "doubts" => self.doubts = Some(small(reader)?),
-            "pay" => reader.object(|role, r| {
-                self.payloads.push(commitment(role, r)?);
-                Ok(())
-            })?,
+            "pay" => {
+                let payloads = self.payloads.get_or_insert_default();
+                reader.object(|role, r| {
+                    payloads.push(commitment(role, r)?);
+                    Ok(())
+                })?;
+            }
             _ => reader.skip()?,
         }
         Ok(())
@@ -250,6 +282,15 @@ impl Rest {
     fn link(&mut self) -> &mut Link {
         self.link.get_or_insert_default()
     }
+}
+
+fn missing(field: &str) -> HeaderError {
+    HeaderError(format!("field `{field}` is missing"))
+}
+
+/// What says no more than its absence is not written, so that one header has one form.
+fn written(says_something: bool, what: Expected) -> Result<(), Expected> {
+    if says_something { Ok(()) } else { Err(what) }
 }
 
 fn text(reader: &mut Reader<'_>) -> Result<Arc<str>, Expected> {

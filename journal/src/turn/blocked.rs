@@ -141,13 +141,8 @@ impl Row {
     /// use deedbook_journal::{id::StoreTime, row::{Row, Status}, turn::Waits};
     ///
     /// let row = Row {
-    ///     workflow: "refund".into(),
-    ///     status: Status::Waiting,
-    ///     since: StoreTime(0),
-    ///     wake_at: None,
     ///     detail: Some("approval refund#0 (and 2 more)".into()),
-    ///     open_doubts: 0,
-    ///     created_at: StoreTime(0),
+    ///     ..Row::new("refund", Status::Waiting, StoreTime(0))
     /// };
     /// assert_eq!(row.waits_for(), Some(Waits::Approval { request: "refund#0".into() }));
     /// ```

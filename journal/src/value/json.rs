@@ -176,8 +176,9 @@ impl<'t> Parser<'t> {
         self.take(b'[')?;
         let at = self.at;
         let digits = self.digits();
-        let kind =
-            digits.parse::<i8>().map_err(|_| error(at, "`$ext` takes a type from -128 to 127"))?;
+        // What Rust reads as a number is not always one of JSON (`-07`).
+        let kind = digits.parse::<i8>().ok().filter(|_| number::integer(digits).is_ok());
+        let kind = kind.ok_or_else(|| error(at, "`$ext` takes a type from -128 to 127"))?;
         self.space();
         self.take(b',')?;
         let bytes = self.base64()?;

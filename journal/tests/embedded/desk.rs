@@ -68,15 +68,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn row(status: Status) -> Row {
-    Row {
-        workflow: "refund".into(),
-        status,
-        since: StoreTime(1),
-        wake_at: None,
-        detail: None,
-        open_doubts: 0,
-        created_at: StoreTime(1),
-    }
+    Row::new("refund", status, StoreTime(1))
 }
 
 pub(crate) fn message(id: u8) -> Message {

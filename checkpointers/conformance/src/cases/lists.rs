@@ -49,7 +49,7 @@ pub(super) async fn filter(subject: &dyn Subject) -> Said {
         }
         Said::Ok(())
     };
-    let all: Vec<u64> = (0..9).collect();
+    let all: Vec<u64> = (0..10).collect();
     expect("everything", Filter::default(), &all).await?;
     expect("running", statuses(&[Status::Running]), &[0]).await?;
     expect("done or asleep", statuses(&[Status::Done, Status::Sleeping]), &[3, 4]).await?;

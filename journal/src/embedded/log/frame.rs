@@ -30,7 +30,7 @@ use crate::embedded::{
 /// Where frames may begin: at multiples of this many bytes.
 pub(super) const ALIGN: usize = 16;
 const MAGIC: [u8; 4] = *b"DBWF";
-const HEADER_BYTES: usize = 104;
+pub(super) const HEADER_BYTES: usize = 104;
 const HASHED_BYTES: usize = 72;
 
 static FRAME_KEY: LazyLock<ContextKey> =
@@ -53,9 +53,10 @@ fn hash(log_id: &[u8; 16], front: &[u8], body: &[u8]) -> FrameHash {
 }
 
 /// What a frame is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It holds entries.
+    #[default]
     Group,
     /// It says that everything before it was synced.
     Mark,
@@ -83,7 +84,7 @@ impl Kind {
 }
 
 /// What a frame says of itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Title {
     pub(super) kind: Kind,
     pub(super) generation: u64,
@@ -110,10 +111,21 @@ pub(super) fn write<'e>(
         body.integer(entry_out.0.len() as u64).fixed(&entry_out.0);
         *out = body.0;
     }
+    finish(out, log_id, title.kind.byte(), count, title)
+}
+
+/// Writes the header before a body that stands there, and pads.
+pub(super) fn finish(
+    out: &mut Vec<u8>,
+    log_id: &[u8; 16],
+    kind: u8,
+    count: u32,
+    title: &Title,
+) -> FrameHash {
     let length = out.len().saturating_sub(HEADER_BYTES);
     let mut front = Vec::with_capacity(HASHED_BYTES);
     front.extend_from_slice(&MAGIC);
-    front.extend_from_slice(&[title.kind.byte(), 0, 0, 0]);
+    front.extend_from_slice(&[kind, 0, 0, 0]);
     // A group is bounded far below four gigabytes.
     front.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
     front.extend_from_slice(&count.to_le_bytes());
@@ -171,6 +183,20 @@ pub(super) fn read<'a>(log_id: &[u8; 16], generation: u64, bytes: &'a [u8]) -> O
     let title = Title { kind, generation, first: Place { leaf, sub }, prev };
     let length = (HEADER_BYTES + length).next_multiple_of(ALIGN);
     Some(Frame { title, hash: said, count, body, length })
+}
+
+#[cfg(feature = "planted-faults")]
+impl<'a> Frame<'a> {
+    /// A body that is read as so many entries.
+    pub(super) fn of(body: &'a [u8], count: u32) -> Self {
+        Self {
+            title: Title::default(),
+            hash: FrameHash::default(),
+            count,
+            body,
+            length: body.len(),
+        }
+    }
 }
 
 impl Frame<'_> {

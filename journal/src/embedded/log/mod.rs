@@ -21,12 +21,16 @@
 //!   append; a generation that is missing then is an error.
 //! - **W9** At most one frame is not acknowledged.
 
+#[cfg(feature = "planted-faults")]
+mod forge;
 mod frame;
 mod recover;
 mod segment;
 
 use std::{io, sync::Arc};
 
+#[cfg(feature = "planted-faults")]
+pub(super) use self::forge::{entries_again, forge};
 pub use self::segment::files_of;
 pub(super) use self::{
     frame::FrameHash,

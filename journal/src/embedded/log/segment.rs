@@ -8,10 +8,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError},
 };
 
 use crate::{
@@ -20,6 +17,10 @@ use crate::{
         code::{self, In, Out},
         disk::{Disk, DiskFile},
         planted::{Broken, planted},
+        sync::{
+            Mutex, MutexGuard,
+            atomic::{AtomicU64, Ordering},
+        },
     },
     limits::{EMBEDDED_LOG_FILL_BYTES, EMBEDDED_LOG_FIRST_BYTES},
 };
@@ -64,9 +65,21 @@ pub(in super::super) struct Segment {
     /// is done at it and beyond, to frames or to zeros, is done under `filling`.
     filled: AtomicU64,
     filling: Mutex<()>,
+    /// Whether a sync of zeros has failed; held while one is under way. A frame that was written
+    /// before it counts as clean from then on, so that its own sync says nothing of it.
+    zeros_failed: Mutex<bool>,
 }
 
 impl Segment {
+    fn new(file: Arc<dyn DiskFile>, generation: u64, filled: u64) -> Arc<Self> {
+        let (filled, filling) = (AtomicU64::new(filled), Mutex::new(()));
+        Arc::new(Self { file, generation, filled, filling, zeros_failed: Mutex::new(false) })
+    }
+
+    fn zeros_failed(&self) -> MutexGuard<'_, bool> {
+        self.zeros_failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes a frame and makes it durable.
     pub(super) fn write(&self, at: u64, frame: &[u8]) -> io::Result<()> {
         let end = at.saturating_add(frame.len() as u64);
@@ -81,15 +94,19 @@ impl Segment {
             return Ok(());
         }
         match self.file.sync() {
-            Err(_) if planted(Broken::TrySyncAgain) => self.file.sync(),
-            synced => synced,
+            Err(_) if planted(Broken::TrySyncAgain) => self.file.sync()?,
+            synced => synced?,
         }
+        // Asked behind the frame's own sync: one of zeros may have failed on its way.
+        if *self.zeros_failed() {
+            return Err(io::Error::other("a sync of the zeros ahead of it has failed"));
+        }
+        Ok(())
     }
 
     /// A file that was found, to be written to again: no rule of the log allows this.
     pub(super) fn again(file: &Arc<dyn DiskFile>, generation: u64) -> io::Result<Arc<Self>> {
-        let (file, filled) = (Arc::clone(file), AtomicU64::new(file.len()?));
-        Ok(Arc::new(Self { file, generation, filled, filling: Mutex::new(()) }))
+        Ok(Self::new(Arc::clone(file), generation, file.len()?))
     }
 
     /// Fills one slice ahead of `at` if that runs short; blocks for a sync.
@@ -107,7 +124,10 @@ impl Segment {
         }
         self.filled.fetch_max(to, Ordering::AcqRel);
         drop(filling);
-        self.file.sync()
+        let mut failed = self.zeros_failed();
+        let synced = self.file.sync();
+        *failed |= synced.is_err();
+        synced
     }
 
     /// Whether what is filled ahead of `at` runs short.
@@ -291,9 +311,10 @@ impl Segments {
             zeros(&*file, filled.max(FRAMES_AT), EMBEDDED_LOG_FIRST_BYTES)?;
             filled = EMBEDDED_LOG_FIRST_BYTES;
         }
-        file.sync()?;
-        let filled = AtomicU64::new(filled);
-        Ok(Arc::new(Segment { file, generation, filled, filling: Mutex::new(()) }))
+        if !planted(Broken::SkipTitleSync) {
+            file.sync()?;
+        }
+        Ok(Segment::new(file, generation, filled))
     }
 
     /// Whether there is no file ready ahead of use and a name is free for one.
@@ -444,7 +465,7 @@ fn write_title(journal: &[u8; 16], log: [u8; 16], generation: u64) -> Vec<u8> {
 
 /// The log and the generation of a file of this journal; `None` if it is another file, or was not
 /// finished.
-fn read_title(journal: &[u8; 16], bytes: &[u8]) -> Option<([u8; 16], u64)> {
+pub(super) fn read_title(journal: &[u8; 16], bytes: &[u8]) -> Option<([u8; 16], u64)> {
     let mut input = In(code::unseal("log file", b"", bytes.get(..TITLE_BYTES)?).ok()?);
     let ours = input.fixed().ok()? == MAGIC && input.fixed().ok()? == *journal;
     let log = input.fixed().ok()?;
@@ -463,6 +484,67 @@ mod tests {
     use crate::embedded::disk::RealDisk;
 
     const LOG: [u8; 16] = [7; 16];
+
+    /// A file on which somebody fills ahead, in vain, while a frame is on its way.
+    #[derive(Debug, Default)]
+    struct Meddled {
+        segment: std::sync::OnceLock<Arc<Segment>>,
+        syncs: std::sync::atomic::AtomicUsize,
+    }
+
+    impl DiskFile for Meddled {
+        fn len(&self) -> io::Result<u64> {
+            Ok(EMBEDDED_LOG_FIRST_BYTES)
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()> {
+            let is_frame = data == b"frame";
+            if let (true, Some(segment)) = (is_frame, self.segment.get()) {
+                segment.fill(at, 1 << 20).unwrap_err();
+            }
+            Ok(())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        /// The first one is that of the zeros.
+        fn sync(&self) -> io::Result<()> {
+            match self.syncs.fetch_add(1, Ordering::SeqCst) {
+                0 => Err(io::Error::from_raw_os_error(5)),
+                _ => Ok(()),
+            }
+        }
+
+        fn try_lock(&self) -> io::Result<bool> {
+            Ok(true)
+        }
+
+        fn names(&self) -> io::Result<u64> {
+            Ok(1)
+        }
+
+        fn device_and_inode(&self) -> io::Result<(u64, u64)> {
+            Ok((0, 0))
+        }
+    }
+
+    /// The keeper's sync of the zeros ahead failed while a frame was written and not synced. The
+    /// system then counts the frame as clean, its own sync succeeded, and it was acknowledged.
+    #[test]
+    fn a_frame_is_not_believed_when_a_sync_beside_it_has_failed() {
+        let file = Arc::new(Meddled::default());
+        let segment = Segment::new(Arc::<Meddled>::clone(&file), 1, EMBEDDED_LOG_FIRST_BYTES);
+        file.segment.set(Arc::clone(&segment)).unwrap();
+        let at = EMBEDDED_LOG_FIRST_BYTES - 100;
+        assert!(segment.write(at, b"frame").is_err());
+        assert!(segment.write(at, b"more").is_err());
+    }
 
     fn segments(folder: &tempfile::TempDir) -> Segments {
         Segments::beside(&folder.path().join("book.redb"), Arc::new(RealDisk), [3; 16], true)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Fold, bytes, failure, owned, shared};
 use crate::{
+    guard,
     history::{Answer, Attempt, AttemptEnd, Attempts, Call, CallKind, Doubt, History, Outcome},
     id::{Epoch, Identity, IdentityKind, Name, StepId},
     limits::ValueLimits,
@@ -100,6 +101,7 @@ impl History {
             opened_time: gist.time,
             terms: gist.policy.map(|policy| terms(gist, policy)),
             key,
+            generation: gist.generation,
             args,
             shown: gist.shown,
             due: gist.due,
@@ -107,7 +109,7 @@ impl History {
             probes: 0,
             probe_due: None,
             late: Vec::new(),
-            outcome: read.then_some(Outcome { position: gist.n, answer }),
+            outcome: read.then_some(Outcome { position: gist.n, time: gist.time, answer }),
         });
         Ok(())
     }
@@ -245,6 +247,54 @@ impl History {
         Ok(())
     }
 
+    /// The outcome of a step of the whole journal, copied from that step's own thread: it opens
+    /// the call and settles it at once, or settles a call whose attempts are over.
+    pub(super) fn reused(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
+        let result = bytes(payloads, Role::Result);
+        let error = bytes(payloads, Role::Error);
+        let answer = match (gist.verdict.map(owned).transpose()?.as_deref(), result, error) {
+            (Some("done"), Some(result), _) => Answer::Value(result),
+            (Some("done"), None, Some(error)) => Answer::Unstored(error),
+            (Some("failed"), _, Some(error)) => Answer::Failed(error),
+            (Some("done" | "failed"), None, _) => Answer::Erased,
+            _ => return Err("it does not say what became of the step"),
+        };
+        if gist.call.is_none() {
+            self.open(gist, payloads, CallKind::Step)?;
+        }
+        let number = self.number_at(gist.call.unwrap_or(gist.n)).ok_or(NOT_OPEN)?;
+        let call = self.call_mut(Some(number), CallKind::Step)?;
+        if call.attempts.last().is_some_and(|last| under_way(last, gist.epoch)) {
+            return Err("an attempt is still under way");
+        }
+        self.settle(gist, number, answer)
+    }
+
+    /// A settled step of its own gets a fresh key and may happen again: somebody wants it so, or
+    /// its result is no longer valid. Attempts go on counting their numbers.
+    pub(super) fn fresh_key(&mut self, gist: &Gist<'_>) -> Fold {
+        if !gist.verdict.is_some_and(|verdict| verdict.is("fresh_key")) {
+            return Err("this build cannot replay its verdict; use a newer build");
+        }
+        let own = self.start.as_ref().is_some_and(|start| *start.workflow == *guard::WORKFLOW);
+        if !own {
+            return Err("this build grants fresh keys to steps of their own only");
+        }
+        let key = shared(gist.key.ok_or("it grants no key")?)?;
+        let number = self.subject(gist, CallKind::Step)?;
+        let call = self.call_mut(Some(number), CallKind::Step)?;
+        if call.outcome.is_none() {
+            return Err("the step is not settled");
+        }
+        if call.generation.checked_add(1) != Some(gist.generation) {
+            return Err("its generation does not follow the one before");
+        }
+        (call.key, call.generation, call.outcome) = (Some(key), gist.generation, None);
+        end_attempt(call, AttemptEnd::Cleared { by_person: true, died: false })?;
+        self.reopen(number);
+        Ok(())
+    }
+
     pub(super) fn late(&mut self, gist: &Gist<'_>) -> Fold {
         let number = gist.attempt.ok_or("it has no attempt number")?;
         let call = self.subject(gist, CallKind::Step)?;
@@ -295,7 +345,7 @@ impl History {
         if let Some(last) = call.attempts.last_mut() {
             last.end = AttemptEnd::Settled;
         }
-        call.outcome = Some(Outcome { position: gist.n, answer });
+        call.outcome = Some(Outcome { position: gist.n, time: gist.time, answer });
         if call.kind == CallKind::Step {
             self.forget_settled();
         }

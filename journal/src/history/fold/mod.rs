@@ -138,6 +138,8 @@ impl History {
             Kind::StepUnknown => self.unknown(gist),
             Kind::StepResolve => self.resolve(gist, payloads),
             Kind::StepLate => self.late(gist),
+            Kind::StepReused => self.reused(gist, payloads),
+            Kind::Override => self.fresh_key(gist),
             Kind::TimerSet => self.open(gist, payloads, CallKind::Timer),
             Kind::ApprovalRequest => self.open(gist, payloads, CallKind::Approval),
             Kind::Clock => self.open(gist, payloads, CallKind::Clock),
@@ -147,12 +149,9 @@ impl History {
             Kind::Marker => self.marker_set(gist),
             Kind::Unknown(_) => Err("this build does not know its kind; use a newer build"),
             // Written by later builds of format 1: this one cannot replay them.
-            Kind::ThreadFork
-            | Kind::StepDenied
-            | Kind::StepReused
-            | Kind::ChildStart
-            | Kind::ChildEnd
-            | Kind::Override => Err("this build cannot replay its kind; use a newer build"),
+            Kind::ThreadFork | Kind::StepDenied | Kind::ChildStart | Kind::ChildEnd => {
+                Err("this build cannot replay its kind; use a newer build")
+            }
             Kind::ThreadResume
             | Kind::RunStart
             | Kind::RunEnd

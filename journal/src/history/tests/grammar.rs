@@ -508,10 +508,8 @@ fn kinds_of_later_builds_are_refused_by_replay() {
     for kind in [
         Kind::ThreadFork,
         Kind::StepDenied,
-        Kind::StepReused,
         Kind::ChildStart,
         Kind::ChildEnd,
-        Kind::Override,
         Kind::Unknown("step.new".into()),
     ] {
         let why = thread.attempt(thread.draft(kind)).unwrap_err();

@@ -254,7 +254,7 @@ fn find_reads_what_is_shown_and_never_guesses() {
         call.outcome = outcome;
         thread.history.calls.push(call.clone());
     };
-    let settled = Outcome { position: 9, answer: Answer::Fired };
+    let settled = Outcome { position: 9, time: StoreTime(9), answer: Answer::Fired };
     alike(1, Some(settled));
     alike(2, None);
     let shown = "tool~00000000#0";

@@ -38,13 +38,9 @@ fn row_of(blocked: &[Blocked]) -> crate::row::Row {
         _ => None,
     });
     crate::row::Row {
-        workflow: "w".into(),
-        status,
-        since: at(1),
         wake_at: times.min(),
         detail: Some(detail.into()),
-        open_doubts: 0,
-        created_at: at(1),
+        ..crate::row::Row::new("w", status, at(1))
     }
 }
 

@@ -119,6 +119,8 @@ fn the_forms_of_the_view_are_read_and_others_refused() {
         r#"{"$bytes":"AAH"}"#,
         r#"{"$bytes":"/2E=","$invalid_utf8":true}"#,
         r#"{"$ext":[128,""]}"#,
+        r#"{"$ext":[-07,"aQVbaA=="]}"#,
+        r#"{"$ext":[007,""]}"#,
         r#"{"$ext":[1]}"#,
         r#"{"$map":[[1]]}"#,
         r#"{"$map":[[1,2,3]]}"#,
