@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc};
 
 use deedbook_journal::{
     admit::is_due,
-    checkpointer::{Checkpointer, Filter, Message, Page, Posted, ThreadInfo},
+    checkpointer::{Checkpointer, Filter, Message, Page, Posted, ThreadInfo, thread_info},
     failure::Failure,
-    hex,
+    guard, hex,
     history::{CallKind, End, History},
     id::ThreadId,
     limits::ValueLimits,
@@ -36,7 +36,7 @@ use crate::{
 pub struct Deedbook {
     pub(crate) worker: Arc<Worker>,
     /// Where it lives, if that is a file.
-    file: Option<File>,
+    pub(crate) file: Option<File>,
     _last: Arc<LastClone>,
 }
 
@@ -232,7 +232,10 @@ impl Deedbook {
         by: &str,
         reason: &str,
     ) -> Result<(), Error> {
-        let thread = ThreadId::new(thread)?;
+        let thread = ThreadId::any(thread)?;
+        if thread.as_str().starts_with(guard::THREAD_PREFIX) {
+            return self.resolve_guarded(&thread, step, resolution, by, reason).await;
+        }
         let mut history = self.history(&thread).await?;
         let opened = history.find(CallKind::Step, step).map(|call| call.opened);
         if let Some(opened) = opened.filter(|opened| self.worker.was_given(&thread, *opened)) {
@@ -369,10 +372,7 @@ impl Deedbook {
     }
 
     pub(crate) async fn info(&self, thread: &ThreadId) -> Result<Option<ThreadInfo>, Error> {
-        let filter = Filter { prefix: Some(thread.as_str().into()), ..Filter::default() };
-        let page = self.worker.house.store.list(&filter, None, 1).await?;
-        // Of the ids that begin so, the id itself comes first.
-        Ok(page.items.into_iter().next().filter(|info| info.id == *thread))
+        Ok(thread_info(&*self.worker.house.store, thread).await?)
     }
 
     pub(crate) async fn history(&self, thread: &ThreadId) -> Result<History, Error> {
@@ -488,7 +488,7 @@ impl fmt::Debug for Deedbook {
 
 /// What a person found out about a step in doubt.
 #[derive(Debug, Clone)]
-pub struct Resolution(Verdict);
+pub struct Resolution(pub(crate) Verdict);
 
 impl Resolution {
     /// The effect happened, with this result.

@@ -9,6 +9,7 @@ use crate::{
     clock::{Clock, SystemClock},
     error::{Error, ErrorKind},
     executor::House,
+    guard::Gate,
     home::{Home, Opened},
     notice,
     options::Options,
@@ -20,11 +21,11 @@ use crate::{
 /// A book being put together; see [`Deedbook::open`].
 #[must_use = "a book does nothing until it is started"]
 pub struct Builder {
-    home: Home,
-    hosted: HashMap<Arc<str>, Arc<dyn Hosted>>,
+    pub(crate) home: Home,
+    pub(crate) hosted: HashMap<Arc<str>, Arc<dyn Hosted>>,
     twice: Option<&'static str>,
-    clock: Arc<dyn Clock>,
-    options: Options,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
 }
 
 impl Builder {
@@ -89,16 +90,21 @@ impl Builder {
         self
     }
 
+    /// Keeps so many outcomes of guarded steps in memory, so that a repeat reads nothing. Default
+    /// none. Whatever resets a step through this book is noticed; do not keep outcomes where others
+    /// reset steps in the same home.
+    pub fn outcomes_kept(mut self, count: usize) -> Self {
+        self.options.outcomes_kept = count;
+        self
+    }
+
     /// Starts: opens the home, and resumes everything that was unfinished.
     ///
     /// # Errors
     /// [`ErrorKind::Open`] if the journal cannot be opened, [`ErrorKind::Conflict`] if two
     /// workflows have one name.
     pub async fn start(self) -> Result<Deedbook, Error> {
-        if let Some(name) = self.twice {
-            let why = format!("two workflows named {name:?} are hosted; give one another NAME");
-            return Err(Error::new(ErrorKind::Conflict, why));
-        }
+        self.refuse_twins()?;
         let Opened { store, file } = self.home.open(&*self.clock).await?;
         let options = Arc::new(self.options);
         // A book that hosts nothing only looks, and leaves the journal as it was.
@@ -110,10 +116,18 @@ impl Builder {
             Some(process::start(&store, &options, workflows).await?)
         };
         let notices = notice::channel();
-        let house = House { store, clock: self.clock, options, process, notices };
+        let (home, clock) = (store.clone(), self.clock.clone());
+        let gate = Gate::new(home, clock, options.clone(), notices.clone());
+        let house = House { store, clock: self.clock, options, process, notices, gate };
         let worker = Worker::new(house, self.hosted);
         worker.start().await?;
         Ok(Deedbook::new(worker, file))
+    }
+
+    pub(crate) fn refuse_twins(&self) -> Result<(), Error> {
+        let Some(name) = self.twice else { return Ok(()) };
+        let why = format!("two workflows named {name:?} are hosted; give one another NAME");
+        Err(Error::new(ErrorKind::Conflict, why))
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use deedbook_journal::{checkpointer::Lease, id::Epoch};
+use deedbook_journal::{
+    checkpointer::Lease,
+    id::{Epoch, StoreTime},
+};
 use tokio::sync::watch;
 
 use crate::{desk::Shared, executor::Begin, wake::Wakeups};
@@ -24,6 +27,8 @@ pub(crate) struct Control {
     handed: Mutex<Option<Lease>>,
     /// Zero before the claim.
     epoch: AtomicU64,
+    /// Until when the hold under way lasts, as far as the worker knows.
+    until: AtomicU64,
     /// What the hold under way knows.
     desk: Mutex<Weak<Shared>>,
     /// Whether the thread's first record is durable.
@@ -40,6 +45,7 @@ impl Control {
             lost: AtomicU64::new(0),
             handed: Mutex::new(None),
             epoch: AtomicU64::new(0),
+            until: AtomicU64::new(0),
             desk: Mutex::default(),
             durable: watch::Sender::new(false),
         })
@@ -101,8 +107,21 @@ impl Control {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    pub(crate) fn held_under(&self, epoch: Epoch) {
+    pub(crate) fn held_under(&self, epoch: Epoch, until: StoreTime) {
         self.epoch.store(epoch.0, Ordering::Release);
+        self.until.store(until.0, Ordering::Release);
+    }
+
+    /// The hold of this epoch was renewed.
+    pub(crate) fn renewed(&self, epoch: Epoch, until: StoreTime) {
+        if self.epoch() == Some(epoch) {
+            self.until.fetch_max(until.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether somebody else may hold the thread by now.
+    pub(crate) fn is_over(&self, now: StoreTime) -> bool {
+        now.0 >= self.until.load(Ordering::Acquire)
     }
 
     /// The epoch under which the thread is held, if it is.

@@ -130,6 +130,41 @@ impl StepError {
         self.failure = self.failure.code(code);
         self
     }
+
+    /// The error as it would be recorded.
+    #[must_use]
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+
+    /// Whether it says that the attempt had no effect.
+    #[must_use]
+    pub fn is_not_applied(&self) -> bool {
+        self.class == Class::NotApplied
+    }
+
+    /// Whether it says that the attempt failed for good.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.class == Class::Terminal
+    }
+
+    /// The same error in other words: what is known of the effect stays.
+    ///
+    /// ```
+    /// use deedbook::StepError;
+    ///
+    /// let error = StepError::new("401 for token hunter2").terminal();
+    /// let told = error.map_texts(|text| text.replace("hunter2", "[secret]"));
+    /// assert_eq!(told.to_string(), "401 for token [secret]");
+    /// assert!(told.is_terminal());
+    /// ```
+    #[must_use]
+    pub fn map_texts(mut self, map: impl Fn(&str) -> String) -> Self {
+        self.failure.message = map(&self.failure.message);
+        self.failure.causes = self.failure.causes.iter().map(|cause| map(cause)).collect();
+        self
+    }
 }
 
 impl<E: StdError + 'static> From<E> for StepError {

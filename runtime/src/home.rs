@@ -8,10 +8,12 @@ use std::{
 use deedbook_journal::{
     checkpointer::Checkpointer,
     embedded::{BackupError, CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+    holding::Holding,
 };
 use deedbook_memory::{MemoryHome, MemoryOptions};
 
 use crate::{
+    book::Deedbook,
     clock::Clock,
     error::{Error, ErrorKind},
 };
@@ -38,6 +40,24 @@ impl File {
         made.map_err(|error| match error {
             BackupError::Journal(error) => error.into(),
             other => Error::new(ErrorKind::Refused, other.to_string()),
+        })
+    }
+}
+
+/// The journal of a book, for whoever lets others reach it: what they say to a thread is taken up
+/// at once.
+impl From<&Deedbook> for Holding {
+    fn from(book: &Deedbook) -> Self {
+        let holding = match &book.file {
+            Some(File(file)) => Self::of_file(Arc::clone(file)),
+            None => Self::of(Arc::clone(book.checkpointer())),
+        };
+        // A book that is gone takes nothing up, and is not kept for it.
+        let worker = Arc::downgrade(&book.worker);
+        holding.run_by(move |thread| {
+            if let Some(worker) = worker.upgrade() {
+                worker.notice(thread);
+            }
         })
     }
 }

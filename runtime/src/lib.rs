@@ -16,15 +16,18 @@ mod control;
 mod desk;
 mod error;
 mod executor;
+pub mod guard;
 mod home;
 mod load;
 mod look;
 mod notice;
 mod operation;
 mod options;
+pub mod planted;
 mod policy;
 mod process;
 mod random;
+mod replay;
 mod retry;
 mod signal;
 mod step;
@@ -39,6 +42,7 @@ pub use builder::Builder;
 pub use clock::{Clock, SystemClock, TimeSource, VirtualClock};
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError, StepResultExt, WorkflowError, WorkflowErrorKind};
+pub use guard::{CallError, Duplicates, Guard};
 pub use home::{Backup, Progress, Stage};
 pub use look::OpenDoubt;
 pub use notice::{Notice, Noticed, Watch};
@@ -46,16 +50,25 @@ pub use operation::{Attempt, Operation};
 pub use policy::{
     AtMostOnce, Idempotent, NoPolicy, Policy, PolicyKind, Probe, Read, Receives, Reconcile,
 };
+pub use replay::{OtherPolicy, Replayed, ReplayedTo};
 pub use retry::Retry;
 pub use signal::Signal;
 pub use step::Step;
 pub use workflow::{Result, Workflow};
 
+#[cfg(feature = "macros")]
+pub use deedbook_macros::step;
+
+/// What the code stands on that `#[step]` writes.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use serde as __serde;
+
 pub use deedbook_journal::{
     checkpointer::{self, Checkpointer, Filter, ThreadInfo},
     failure::Failure,
     history::{Divergence, DivergenceKind, Doubt, Instead},
-    id::{StoreTime, ThreadId},
+    id::{Scope, StoreTime, ThreadId},
     limits::ValueLimits,
     row::{Row, Status},
     turn::Waits,

@@ -197,8 +197,9 @@ impl Deedbook {
     /// ```
     pub async fn doubts(&self) -> Result<Vec<OpenDoubt>, Error> {
         let store = &self.worker.house.store;
-        let statuses = Status::ALL.into_iter().filter(|s| !s.is_ended()).collect();
-        let filter = Filter { statuses, ..Filter::default() };
+        // Nothing of a thread at rest is in doubt; steps of their own are Deedbook's threads.
+        let statuses = Status::ALL.into_iter().filter(|s| !s.is_at_rest()).collect();
+        let filter = Filter { statuses, reserved: true, ..Filter::default() };
         let mut doubts = Vec::new();
         let mut after: Option<ThreadId> = None;
         loop {

@@ -23,6 +23,10 @@ pub(crate) struct Options {
     pub(crate) build: Option<Arc<str>>,
     /// Who holds threads, for other processes and for people.
     pub(crate) holder: Arc<str>,
+    /// How many outcomes of guarded steps are kept in memory.
+    pub(crate) outcomes_kept: usize,
+    /// Nothing begins that is not recorded: see [`Builder::replay`](crate::Builder::replay).
+    pub(crate) replay_only: bool,
 }
 
 impl Default for Options {
@@ -36,6 +40,8 @@ impl Default for Options {
             loaded_max: 10_000,
             build: None,
             holder: format!("deedbook:{}", std::process::id()).into(),
+            outcomes_kept: 0,
+            replay_only: false,
         }
     }
 }

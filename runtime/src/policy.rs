@@ -52,7 +52,7 @@ pub trait Receives {
 /// A policy that a step returning `T` can run under.
 #[diagnostic::on_unimplemented(
     message = "this step has no policy: say what may happen to it after a crash",
-    label = "`run` needs a policy before it",
+    label = "`run` and `call` need a policy before them",
     note = "`.read()`            it has no effect outside; it runs again if unrecorded",
     note = "`.idempotent()`      the other side honours `op.key()`; it is sent again under that key",
     note = "`.reconcile(probe)`  the other side can be asked whether it happened",

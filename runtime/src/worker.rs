@@ -127,6 +127,17 @@ impl Worker {
         self.take_up(thread, begin, None);
     }
 
+    /// Somebody else has done something to this thread: its run, if there is one, looks at its
+    /// inbox, and else the search for due threads begins now. It may be called on any OS thread.
+    pub(crate) fn notice(&self, thread: &ThreadId) {
+        // It may be a guarded step that somebody here waits for.
+        self.house.gate.ended(thread);
+        match self.state().loaded.get(thread) {
+            Some(loaded) => loaded.control.nudge(),
+            None => self.changed.notify_one(),
+        }
+    }
+
     fn take_up(self: &Arc<Self>, thread: &ThreadId, begin: Option<Begin>, lease: Option<Lease>) {
         if self.stopping.load(Ordering::Acquire) {
             return;
@@ -188,13 +199,8 @@ impl Worker {
         }
         let now = self.house.store.now().await?;
         let create = control.begin.as_ref().map(|begin| Row {
-            workflow: begin.workflow.clone(),
-            status: Status::Running,
-            since: now,
             wake_at: Some(StoreTime(0)),
-            detail: None,
-            open_doubts: 0,
-            created_at: now,
+            ..Row::new(begin.workflow.clone(), Status::Running, now)
         });
         let which = Claim::Thread { id: thread.clone(), create };
         let options = &self.house.options;
@@ -205,7 +211,7 @@ impl Worker {
     async fn hold(&self, lease: Lease, control: &Arc<Control>) -> Report {
         let thread = lease.thread.clone();
         let epoch = lease.epoch;
-        control.held_under(epoch);
+        control.held_under(epoch, lease.until);
         let hosted = self.hosted.get(&lease.row.workflow).cloned();
         let ended = lease.row.status.is_ended();
         if hosted.is_none() && !ended {
@@ -438,8 +444,9 @@ impl Worker {
         let renewed = self.house.store.renew(&leases, self.house.options.lease).await?;
         for ((_, epoch, control), until) in held.iter().zip(renewed) {
             // A thread that was released and claimed again meanwhile has another epoch.
-            if until.is_none() {
-                control.lose(*epoch);
+            match until {
+                Some(until) => control.renewed(*epoch, until),
+                None => control.lose(*epoch),
             }
         }
         Ok(())
@@ -506,7 +513,7 @@ fn least() -> ThreadId {
 }
 
 /// Resolves when either does.
-async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+pub(crate) async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     std::future::poll_fn(|cx| {
         if a.as_mut().poll(cx).is_ready() {
@@ -520,4 +527,12 @@ async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
 #[expect(clippy::disallowed_methods, reason = "the worker owns tasks")]
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     tokio::spawn(task)
+}
+
+/// Lets a last word be said after its speaker was dropped; without a runtime there is nobody to
+/// say it.
+pub(crate) fn leave_behind(task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        drop(runtime.spawn(task));
+    }
 }

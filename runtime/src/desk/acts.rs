@@ -4,15 +4,18 @@ use std::{collections::BTreeSet, time::Duration};
 
 use deedbook_journal::{
     history::{self, Answer, CallKind, Declared},
-    id::{Identity, Position, StoreTime},
+    id::{Identity, Position, StoreTime, ThreadId},
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     policy,
-    record::{Kind, Role},
-    turn::{Act, Next, View, Waits},
+    record::{Kind, Place, Role},
+    turn::{Act, Blocked, Next, View, Waits},
 };
 
-use super::{Call, Desk, Work, place, wake};
-use crate::operation::Operation;
+use super::{Call, Desk, Work, wake};
+use crate::{
+    operation::Operation,
+    planted::{Broken, planted},
+};
 
 impl Desk {
     /// Decides what the thread does next.
@@ -29,17 +32,61 @@ impl Desk {
                 redact: &[],
             })
         };
-        queue.next(&View {
+        let next = queue.next(&View {
             history,
             declared: &declared,
             first_unmade: unmade.first(history),
             delivered,
             now: *now,
-        })
+        });
+        self.bent(next)
+    }
+
+    /// What is decided where a rule of deciding is broken on purpose.
+    fn bent(&self, next: Next) -> Next {
+        let outcome = |call: &Call| self.recorded(call)?.outcome.as_ref().map(|o| o.position);
+        match next {
+            Next::Offer { .. } if planted(Broken::OfferLatestFirst) => {
+                let asked = self.live.iter().filter(|(_, call)| call.asked);
+                let offers = asked.filter_map(|(n, call)| Some((outcome(call)?, *n)));
+                let latest = offers.max().map(|(position, call)| Next::Offer { call, position });
+                latest.unwrap_or(next)
+            }
+            Next::Park { first: Blocked::Doubt(ref id, _), .. }
+                if planted(Broken::RerunInDoubt) =>
+            {
+                let mut live = self.live.iter();
+                let call = live.find(|(_, call)| call.id == *id && call.kind == CallKind::Step);
+                let last = call.and_then(|(n, call)| Some((*n, self.recorded(call)?)));
+                let attempt =
+                    |call: &history::Call| call.attempts.last().map_or(1, |a| a.number + 1);
+                last.map_or(next, |(call, recorded)| {
+                    Next::Act(vec![Act::Start { call, attempt: attempt(recorded) }])
+                })
+            }
+            next => next,
+        }
+    }
+
+    /// What a replayed step sent, to send it again: see [`Broken::RunSettledAgain`].
+    pub(crate) fn sent_before(&self) -> Option<Operation> {
+        let (_, call) = self.taken.as_ref().filter(|_| planted(Broken::RunSettledAgain))?;
+        let recorded = self.recorded(call)?;
+        let outcome = recorded.outcome.as_ref()?;
+        let key = recorded.key.as_deref()?.parse().ok()?;
+        let attempt = recorded.attempts.last()?;
+        let operation =
+            Operation { key, attempt: attempt.number, first_started_at: attempt.started };
+        (outcome.position < self.history.live_from()).then_some(operation)
     }
 
     pub(crate) fn first_unmade(&self) -> Option<Position> {
         self.unmade.first(&self.history)
+    }
+
+    /// A live call, as shown.
+    pub(crate) fn shown(&self, number: u64) -> Option<String> {
+        self.live.get(&number).map(|call| call.id.to_string())
     }
 
     /// Offers a call its outcome, and wakes its future.
@@ -95,6 +142,9 @@ impl Desk {
             return;
         };
         let (kind, due) = match call.kind {
+            CallKind::Timer if planted(Broken::EarlyTimer) => {
+                (Kind::TimerSet, Some(self.now.after(call.runs / 2)))
+            }
             CallKind::Timer => (Kind::TimerSet, Some(self.now.after(call.runs))),
             CallKind::Approval => (Kind::ApprovalRequest, None),
             _ => (Kind::Clock, None),
@@ -102,7 +152,7 @@ impl Desk {
         if call.kind == CallKind::Approval {
             self.asked_people.push(Waits::Approval { request: call.id.to_string().into() });
         }
-        let place = place(&call.id);
+        let place = Place::of(&call.id);
         let shown = call.args.clone();
         let draft = self.draft(kind).with(|h| {
             h.place = Some(place);
@@ -120,6 +170,13 @@ impl Desk {
             return;
         };
         let Some(declared) = call.terms else { return };
+        if call.shared {
+            // Its intent is in its own thread, and to ask for it is an output: everything before
+            // it is durable first.
+            let needs = self.pen.next();
+            let work = Work::Granted { operation: None, attempt, probe: false, needs };
+            return self.grant(number, work);
+        }
         let recorded = self.recorded(call);
         let terms = recorded.and_then(|c| c.terms).unwrap_or(declared);
         let opened = recorded.map(|c| c.opened);
@@ -129,7 +186,7 @@ impl Desk {
             Some(key) => key.parse().ok(),
             None => terms.policy.has_effect().then(|| self.key_of(call)),
         };
-        let place = place(&call.id);
+        let place = Place::of(&call.id);
         let args = if opened.is_none() { call.args.clone() } else { None };
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         let shown_key = key.as_ref().map(|k: &OperationKey| k.as_str().into());
@@ -143,7 +200,9 @@ impl Desk {
                 h.timeout_ms = Some(millis(terms.timeout));
                 h.window_ms = terms.window.map(millis);
                 let reconciles = terms.policy == policy::Policy::Reconcile;
-                h.quiet_ms = reconciles.then(|| millis(terms.quiet));
+                let early = planted(Broken::BelieveProbeEarly);
+                let quiet = if early { Duration::ZERO } else { terms.quiet };
+                h.quiet_ms = reconciles.then(|| millis(quiet));
                 h.abandon = terms.abandon;
                 h.attempts_max = Some(terms.attempts_max);
             }
@@ -154,7 +213,8 @@ impl Desk {
         let intent = self.append(draft);
         let first_started_at = first.unwrap_or(self.now);
         let operation = key.map(|key| Operation { key, attempt, first_started_at });
-        let needs = if terms.policy.has_effect() { intent + 1 } else { 0 };
+        let waits = terms.policy.has_effect() && !planted(Broken::BodyBeforeIntent);
+        let needs = if waits { intent + 1 } else { 0 };
         self.grant(number, Work::Granted { operation, attempt, probe: false, needs });
     }
 
@@ -271,8 +331,10 @@ impl Desk {
     }
 
     pub(super) fn key_of(&self, call: &Call) -> OperationKey {
-        let namespace = Namespace(self.identity.namespace);
-        let scope = KeyScope::Thread(self.history.thread());
+        let anywhere = planted(Broken::KeyWithoutNamespace);
+        let namespace = Namespace(if anywhere { [0; 16] } else { self.identity.namespace });
+        let nobody = planted(Broken::KeyWithoutScope).then(ThreadId::system);
+        let scope = KeyScope::Thread(nobody.as_ref().unwrap_or_else(|| self.history.thread()));
         let id = &call.id;
         let identity = match &id.identity {
             Identity::Positional { occurrence } => KeyIdentity::Positional {

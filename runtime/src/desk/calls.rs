@@ -15,6 +15,10 @@ use deedbook_journal::{
 };
 
 use super::{Call, Desk, Identify, Making, Told, Trouble, Work, os_thread};
+use crate::{
+    planted::{Broken, planted},
+    replay::OtherPolicy,
+};
 
 /// How much is kept of the reason why a value cannot be read: it may quote the value.
 const MISREAD_CHARS_MAX: usize = 300;
@@ -63,7 +67,7 @@ impl Desk {
             kind: making.kind,
             id: &id,
             terms: making.terms.as_ref(),
-            args: making.args.as_deref(),
+            args: making.args.as_deref().filter(|_| !planted(Broken::IgnoreArguments)),
             redact: &making.redact,
         };
         let recorded = self.history.number(making.kind, &id);
@@ -73,6 +77,7 @@ impl Desk {
         }
         if let Some(recorded) = recorded {
             self.unmade.made(recorded);
+            self.compare_policy(recorded, making.terms.as_ref());
         }
         let number = self.made;
         self.made += 1;
@@ -89,6 +94,7 @@ impl Desk {
             args: making.args.filter(|_| recorded.is_none()),
             canonical,
             runs: making.runs,
+            shared: making.shared,
             recorded,
             asked: false,
             waker: None,
@@ -97,6 +103,21 @@ impl Desk {
         };
         self.live.insert(number, Box::new(call));
         Some(number)
+    }
+
+    /// Notes a policy that is another one than recorded, where somebody asks: it is no divergence.
+    fn compare_policy(&mut self, recorded: usize, now: Option<&Terms>) {
+        let (Some(others), Some(call)) =
+            (self.other_policies.as_mut(), self.history.calls().get(recorded))
+        else {
+            return;
+        };
+        if let (Some(recorded), Some(now)) = (call.terms.as_ref().map(|t| t.policy), now)
+            && recorded != now.policy
+        {
+            let (call, at) = (call.id.to_string(), call.opened);
+            others.push(OtherPolicy { call, at, recorded, now: now.policy });
+        }
     }
 
     pub(super) fn identify(&mut self, making: &Making) -> Option<StepId> {
@@ -140,13 +161,14 @@ impl Desk {
         }
         let episode = self.history.episode();
         // The call gets this number at once.
-        self.occurrences.insert(place, (occurrence + 1, self.made));
+        let next = occurrence + u32::from(!planted(Broken::ReuseOccurrence));
+        self.occurrences.insert(place, (next, self.made));
         Some(StepId::positional(episode, branch.clone(), name, occurrence))
     }
 
     /// A future of the call is polled.
     pub(crate) fn ask(&mut self, number: u64, waker: &Waker) -> Told {
-        let durable = self.durable;
+        let (durable, cancelled) = (self.durable, self.cancelled());
         if !self.polled_here() {
             let call = self.live.get(&number).map(|c| c.id.to_string());
             self.may_speak(|| format!("a poll of {}", call.unwrap_or_default()));
@@ -173,7 +195,7 @@ impl Desk {
                 durable = position < durable,
                 "outcome delivered",
             );
-            if call.kind == CallKind::Signal {
+            if call.kind == CallKind::Signal && !planted(Broken::StickySignal) {
                 *self.delivered.entry(call.id.name.as_str().into()).or_insert(0) += 1;
             }
             self.turn.taken = true;
@@ -183,7 +205,7 @@ impl Desk {
         }
         match call.work {
             // Nothing new begins in a thread that is being cancelled.
-            Work::Granted { .. } if self.history.cancelled() => Told::Wait,
+            Work::Granted { .. } if cancelled => Told::Wait,
             Work::Granted { needs, .. } if durable >= needs => self.begin_work(number),
             Work::Running { probe, expired: true, .. } => {
                 let doubtful = |t: &Terms| matches!(t.policy, AtMostOnce | Reconcile);
@@ -199,7 +221,8 @@ impl Desk {
         let Some(call) = self.live.get(&number) else {
             return Told::Wait;
         };
-        let timeout = call.terms.map_or(Duration::MAX, |t| t.timeout);
+        // The attempts of a step of the whole journal have their time in their own thread.
+        let timeout = call.terms.filter(|_| !call.shared).map_or(Duration::MAX, |t| t.timeout);
         match self.set_work(number, Work::Idle) {
             Work::Granted { attempt, probe: false, .. } if too_late => {
                 self.not_started(number, attempt);

@@ -1,18 +1,32 @@
 //! How bodies and probes end, and which records that becomes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use deedbook_journal::{
     failure::Failure,
-    history::{AttemptEnd, Doubt, Ended, ended},
+    history::{Answer, AttemptEnd, Doubt, Ended, ended},
     id::{Position, StoreTime},
     pen::Draft,
     policy::Terms,
-    record::{Kind, Role},
+    record::{Kind, Link, Place, Role},
 };
 
 use super::{BodyEnd, Desk, Work};
-use crate::{error::Class, policy::Probe, retry::Retry};
+use crate::{
+    error::Class,
+    planted::{Broken, planted},
+    policy::Probe,
+    retry::Retry,
+};
+
+/// The outcome of a step of the whole journal.
+pub(crate) struct Reused {
+    pub(crate) answer: Answer,
+    /// The operation key that was sent downstream, unless the step is a read.
+    pub(crate) key: Option<Arc<str>>,
+    /// The record that settled it.
+    pub(crate) link: Link,
+}
 
 impl Desk {
     /// An attempt whose body never began.
@@ -39,8 +53,44 @@ impl Desk {
                 h.call = Some(opened);
                 h.attempt = Some(attempt);
             });
+            if planted(Broken::SettleTwice) {
+                self.append(draft.clone().payload(Role::Result, result.clone()));
+            }
             self.append(draft.payload(Role::Result, result));
         }
+    }
+
+    /// A step of the whole journal has its outcome there: this thread gets a copy, and with it the
+    /// position in which it is given.
+    pub(crate) fn reused(&mut self, number: u64, reused: Reused) {
+        self.set_work(number, Work::Idle);
+        let Some(call) = self.live.get(&number) else {
+            return;
+        };
+        if self.recorded(call).is_some() {
+            // A twin was faster: what it brought is the outcome of both.
+            return;
+        }
+        let (place, args) = (Place::of(&call.id), call.args.clone().unwrap_or_default());
+        let policy = call.terms.map(|terms| terms.policy);
+        let (verdict, role, bytes) = match reused.answer {
+            Answer::Value(bytes) => ("done", Some(Role::Result), bytes.to_vec()),
+            Answer::Unstored(bytes) => ("done", Some(Role::Error), bytes.to_vec()),
+            Answer::Failed(bytes) => ("failed", Some(Role::Error), bytes.to_vec()),
+            _ => ("done", None, Vec::new()),
+        };
+        let draft = self.draft(Kind::StepReused).with(|h| {
+            h.place = Some(place);
+            h.policy = policy;
+            h.verdict = Some(verdict.into());
+            h.key = reused.key;
+            h.link = Some(Box::new(reused.link));
+        });
+        let draft = draft.payload(Role::Args, args);
+        self.append(match role {
+            Some(role) => draft.payload(role, bytes),
+            None => draft,
+        });
     }
 
     /// A body ended without a storable value.
@@ -62,6 +112,7 @@ impl Desk {
             BodyEnd::Failed(error) => {
                 wait = error.retry_after;
                 let ended = match error.class {
+                    Class::Terminal if planted(Broken::RetryTerminal) => Ended::NotApplied,
                     Class::Terminal => Ended::Terminal,
                     Class::NotApplied => Ended::NotApplied,
                     Class::Unlabelled => Ended::Ambiguous(Doubt::Unlabelled),
@@ -84,6 +135,9 @@ impl Desk {
 
     /// When the attempt after this one may start, if its body did not say.
     fn next_attempt_after(&mut self, number: u64, attempt: u32) -> StoreTime {
+        if planted(Broken::RetryAtOnce) {
+            return self.now;
+        }
         let retry = self.live.get(&number).map_or_else(Retry::default, |c| c.retry);
         self.now.after(self.random.jitter(retry.wait_after(attempt)))
     }

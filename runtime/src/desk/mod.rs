@@ -22,20 +22,30 @@ use deedbook_journal::{
     checkpointer::StoreIdentity,
     failure::Failure,
     history::{self, Answer, CallKind, Divergence, Doubt, History},
-    id::{Branch, Identity, MessageId, Name, Position, StepId, StoreTime},
+    id::{Branch, MessageId, Name, Position, StepId, StoreTime, ThreadId},
     keyed::Keyed,
     limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ValueLimits},
     pen::{Draft, Pen},
     policy::Terms,
-    record::{Header, Kind, Place, Record, Role},
+    record::{Header, Kind, Record, Role},
     turn::{Queue, Waits},
     value,
 };
 use serde::Serialize;
 
+pub(crate) use ends::Reused;
 use unmade::Unmade;
 
-use crate::{error::StepError, operation::Operation, random::Random, retry::Retry, wake::Wakeups};
+use crate::{
+    error::StepError,
+    guard::Gate,
+    operation::Operation,
+    planted::{Broken, planted},
+    random::Random,
+    replay::OtherPolicy,
+    retry::Retry,
+    wake::Wakeups,
+};
 
 /// A desk and its lock.
 #[derive(Debug)]
@@ -44,12 +54,14 @@ pub(crate) struct Shared {
     /// What values may be recorded.
     pub(crate) limits: ValueLimits,
     pub(crate) wakeups: Arc<Wakeups>,
+    /// Where guarded calls meet.
+    pub(crate) gate: Arc<Gate>,
 }
 
 impl Shared {
-    pub(crate) fn new(mut desk: Desk, wakeups: Arc<Wakeups>) -> Arc<Self> {
+    pub(crate) fn new(mut desk: Desk, wakeups: Arc<Wakeups>, gate: Arc<Gate>) -> Arc<Self> {
         desk.wakeups = Some(wakeups.clone());
-        Arc::new(Self { limits: desk.limits, desk: Mutex::new(desk), wakeups })
+        Arc::new(Self { limits: desk.limits, desk: Mutex::new(desk), wakeups, gate })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Desk> {
@@ -116,12 +128,17 @@ pub(crate) struct Desk {
     doubtful: bool,
     /// The changes that the code asked about.
     patches: HashSet<Arc<str>>,
+    /// The calls that were made under another policy than is recorded, where somebody asks.
+    pub(crate) other_policies: Option<Vec<OtherPolicy>>,
     /// Late bodies still running (timed out, kept for their evidence), and until when they keep
     /// the thread loaded.
     late: u32,
     late_until: StoreTime,
     /// The input of the next episode, once the code asked for one.
     pub(crate) continues_with: Option<Vec<u8>>,
+    /// Steps of the whole journal that calls of this thread wait for, as nobody knows whether they
+    /// happened: the threads of these steps, and what to tell.
+    pub(crate) shared_doubts: BTreeMap<ThreadId, Arc<str>>,
     /// Drops are not decisions of the program any more.
     pub(crate) torn_down: bool,
     /// Why this run cannot go on.
@@ -159,6 +176,8 @@ struct Call {
     canonical: Option<Vec<u8>>,
     /// How long a timer runs.
     runs: Duration,
+    /// It is a step of the whole journal: its attempts are in its own thread.
+    shared: bool,
     /// Its number among the recorded calls, if it was recorded when it was made.
     recorded: Option<usize>,
     asked: bool,
@@ -200,6 +219,8 @@ pub(crate) struct Making {
     pub(crate) args: Option<Vec<u8>>,
     pub(crate) runs: Duration,
     pub(crate) redact: Vec<String>,
+    /// It is a step of the whole journal.
+    pub(crate) shared: bool,
 }
 
 /// How a call is identified, as declared.
@@ -275,9 +296,11 @@ impl Desk {
             asked_people: Vec::new(),
             doubtful: false,
             patches: HashSet::new(),
+            other_policies: None,
             late: 0,
             late_until: StoreTime(0),
             continues_with: None,
+            shared_doubts: BTreeMap::new(),
             torn_down: false,
             trouble: None,
         }
@@ -301,7 +324,9 @@ impl Desk {
         let position = self.pen.next();
         let random = &mut self.random;
         let (header, record) = self.pen.write(draft, self.now, &mut || random.salt());
-        if let Err(error) = self.history.apply(&header, &record.payloads) {
+        let applied = self.history.apply(&header, &record.payloads);
+        let unchecked = planted(Broken::SettleTwice) || planted(Broken::WriteUnchecked);
+        if let Err(error) = applied.or_else(|error| if unchecked { Ok(()) } else { Err(error) }) {
             // The rules that write records and the rules that read them disagree: our fault, and
             // nothing may follow from it.
             self.trouble(Trouble::Misused(format!("deedbook wrote a wrong record: {error}")));
@@ -333,6 +358,11 @@ impl Desk {
         if let (false, Some(wakeups)) = (self.polled_here(), &self.wakeups) {
             wakeups.changed.notify_one();
         }
+    }
+
+    /// Whether the thread is cancelled: nothing new begins.
+    pub(crate) fn cancelled(&self) -> bool {
+        self.history.cancelled() && !planted(Broken::IgnoreCancellation)
     }
 
     pub(crate) fn begin_poll(&mut self) {
@@ -416,22 +446,5 @@ fn os_thread() -> OsThread {
 fn wake(call: &Call) {
     if let Some(waker) = &call.waker {
         waker.wake_by_ref();
-    }
-}
-
-fn place(id: &StepId) -> Place {
-    let (occurrence, business_key) = match &id.identity {
-        Identity::Positional { occurrence } | Identity::Arguments { occurrence, .. } => {
-            (*occurrence, None)
-        }
-        Identity::Key(key) => (0, Some(key.clone())),
-    };
-    Place {
-        episode: id.episode,
-        branch: id.branch.clone(),
-        name: id.name.clone(),
-        kind: id.identity.kind(),
-        occurrence,
-        business_key,
     }
 }

@@ -13,7 +13,11 @@ use deedbook_journal::{
 };
 
 use super::{Inflight, Run, running_row, same_state};
-use crate::{notice::Notice, wake::Wakeups};
+use crate::{
+    notice::Notice,
+    planted::{Broken, planted},
+    wake::Wakeups,
+};
 
 impl Run {
     /// Submits what is pending, unless a batch is on its way: one batch a turn, and what comes
@@ -24,7 +28,10 @@ impl Run {
         }
         let mut desk = self.shared.lock();
         let row = row.unwrap_or_else(|| running_row(&self.row, &desk));
-        let says_new = row.status != Status::Running && !same_state(&row, &self.row);
+        // A thread that runs tells nothing but what it waits for elsewhere, and that this is over.
+        let told = self.row.status == Status::Running && self.row.detail.is_some();
+        let tells = row.status != Status::Running || row.detail.is_some() || told;
+        let says_new = tells && !same_state(&row, &self.row);
         if desk.pending.is_empty() && !says_new {
             return;
         }
@@ -119,6 +126,14 @@ impl Run {
         result: Result<Position, StoreError>,
     ) -> Result<(), StoreError> {
         let inflight = self.inflight.take();
+        let result = match result {
+            Err(StoreError::Fenced { .. } | StoreError::Moved { .. })
+                if planted(Broken::IgnoreFence) =>
+            {
+                Ok(Position::MAX)
+            }
+            result => result,
+        };
         match result {
             Ok(durable) => {
                 self.shared.lock().made_durable(durable);

@@ -17,6 +17,7 @@ use super::{PARK_BEYOND, Report, Run, earlier, ended_early, open_doubts, parked_
 use crate::{
     desk::Trouble,
     error::{Error, ErrorKind},
+    planted::{Broken, planted},
 };
 
 impl Run {
@@ -136,7 +137,9 @@ impl Run {
                 ..self.row.clone()
             }
         };
-        self.flush(Some(&row)).await?;
+        if !planted(Broken::TellEndEarly) {
+            self.flush(Some(&row)).await?;
+        }
         let end = self.shared.lock().history.end().cloned();
         end.map(Report::Ended).ok_or(StoreError::Failed { why: "the end was not recorded".into() })
     }

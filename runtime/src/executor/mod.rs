@@ -8,7 +8,10 @@
 
 mod batch;
 mod end;
+mod replay;
 mod turn;
+
+pub(crate) use replay::replay;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -31,9 +34,11 @@ use crate::{
     control::Control,
     desk::{Desk, Shared, Trouble},
     error::{Error, ErrorKind},
+    guard::Gate,
     load::load,
     notice::{Notice, Notices},
     options::Options,
+    planted::{Broken, planted},
     workflow::{Hosted, Stop},
 };
 
@@ -75,6 +80,8 @@ pub(crate) struct House {
     pub(crate) process: Option<Position>,
     /// Whom to tell that a thread waits for a person.
     pub(crate) notices: Notices,
+    /// Where guarded calls meet.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// Holds a thread until it ends, parks, or is lost.
@@ -176,11 +183,11 @@ impl Run {
         let mut desk = Desk::new(history, pen, identity, limits, now);
         let start = begin_record(&thread, begin, first, &house);
         desk.begin(start.ok_or(StoreError::NoSuchThread)?, first);
-        let cancelled = desk.history.cancelled();
+        let cancelled = desk.cancelled();
         let counted = lease.row.status == Status::InDoubt;
         let doubts = desk.history.doubts(now).filter(|_| counted);
         let told = doubts.map(|(call, doubt)| (call.id.clone(), doubt)).collect();
-        let shared = Shared::new(desk, control.wakeups.clone());
+        let shared = Shared::new(desk, control.wakeups.clone(), house.gate.clone());
         control.opened(&shared);
         let hosted = hosted.filter(|_| !cancelled);
         let root = hosted.clone().and_then(|hosted| root(hosted, &shared));
@@ -209,8 +216,14 @@ impl Run {
             if let Some(report) = self.interrupted().await? {
                 return Ok(report);
             }
+            if self.control.is_stopping() {
+                // No turn while bodies come to their end: it would begin attempts, which are given
+                // back at once and would begin again.
+                continue;
+            }
             let now = self.house.store.now().await?;
             self.shared.lock().now = now;
+            self.still_held(now).await?;
             if self.control.take_nudge() {
                 self.listen().await?;
             }
@@ -246,7 +259,7 @@ impl Run {
 
     /// A shutdown, or a lost lease.
     async fn interrupted(&mut self) -> Result<Option<Report>, StoreError> {
-        if self.control.is_lost(self.epoch) {
+        if self.control.is_lost(self.epoch) && !planted(Broken::IgnoreFence) {
             let held = Epoch(self.epoch.0 + 1);
             return Ok(Some(Report::Lost(StoreError::Fenced { held })));
         }
@@ -257,16 +270,38 @@ impl Run {
         let now = self.house.store.now().await?;
         self.shared.lock().now = now;
         let grace = *self.grace.get_or_insert(now.after(self.house.options.shutdown_grace));
-        self.shared.lock().give_back();
+        let expires = {
+            let mut desk = self.shared.lock();
+            desk.give_back();
+            desk.expire()
+        };
         self.poll_bodies();
         if self.shared.lock().running() && now < grace {
             self.submit(None);
-            self.wait(Some(grace)).await?;
+            self.wait(earlier(Some(grace), expires)).await?;
             return Ok(None);
         }
         self.tear_down();
         self.flush(None).await?;
         Ok(Some(Report::Stopped))
+    }
+
+    /// Makes sure of a hold that was not renewed in time, before anything begins under it: whoever
+    /// slept through its end, or was cut off, may not know of a takeover. What it records would be
+    /// refused; what it sends would not.
+    async fn still_held(&mut self, now: StoreTime) -> Result<(), StoreError> {
+        if !self.control.is_over(now) || planted(Broken::IgnoreFence) {
+            return Ok(());
+        }
+        let hold = [(self.thread.clone(), self.epoch)];
+        let renewed = self.house.store.renew(&hold, self.house.options.lease).await?;
+        match renewed.into_iter().next().flatten() {
+            Some(until) => {
+                self.control.renewed(self.epoch, until);
+                Ok(())
+            }
+            None => Err(StoreError::Fenced { held: Epoch(self.epoch.0 + 1) }),
+        }
     }
 
     /// Takes in what was said to the thread.
@@ -281,6 +316,10 @@ impl Run {
             if self.admitted.insert(message.id) {
                 let draft = admit(&desk.history, &message, desk.now);
                 let position = desk.append(draft);
+                if planted(Broken::AdmitTwice) {
+                    let again = admit(&desk.history, &message, desk.now);
+                    desk.append(again);
+                }
                 desk.consumes.push((position, message.id));
             }
         }
@@ -349,7 +388,7 @@ fn running_row(row: &Row, desk: &Desk) -> Row {
         since,
         // If this run dies, the thread is due at once.
         wake_at: Some(StoreTime(0)),
-        detail: None,
+        detail: desk.shared_doubts.values().next().cloned(),
         open_doubts: open_doubts(desk),
         ..row.clone()
     }

@@ -23,7 +23,7 @@ impl Run {
                 let mut desk = self.shared.lock();
                 let expires = desk.expire();
                 desk.wake_bodies(&self.shared.wakeups.take_bodies());
-                (expires, desk.history.cancelled())
+                (expires, desk.cancelled())
             };
             if cancelled {
                 return self.wind_down(expires);
@@ -84,6 +84,10 @@ impl Run {
                 Next::Offer { call, .. } => {
                     desk.offer(call);
                     return None;
+                }
+                // Every body, probe, timer and request begins with an act, reads as well.
+                Next::Act(_) if self.house.options.replay_only => {
+                    return Some(After::Wait { until: None, row: None });
                 }
                 Next::Act(acts) => {
                     for act in &acts {

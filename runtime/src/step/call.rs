@@ -153,6 +153,11 @@ where
         }
         self.stop_late();
         self.state = State::Over;
+        let again = self.shared.lock().sent_before();
+        if let Some(operation) = again.and_then(|op| P::receive(op.attempt(), Some(op))) {
+            let mut body = Box::pin(self.body.clone()(operation));
+            let _ = body.as_mut().poll(&mut Cx::from_waker(Waker::noop()));
+        }
         delivered(&self.shared, read)
     }
 

@@ -1,16 +1,19 @@
 //! The step: a named call whose arguments and result are recorded.
 
 mod call;
+mod shared;
 
 use call::{Call, State, make};
 pub(crate) use call::{deliver, panic_message};
+use shared::{Either, SharedCall, bring};
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use deedbook_journal::{
     failure::Failure,
+    guard::{Wanted, Within},
     history::CallKind,
-    id::{Branch, InvalidName, Name},
+    id::{Branch, InvalidName, Name, Scope},
     policy::{Policy as Kind, Terms},
     value::{self, canonical},
 };
@@ -19,6 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     desk::{Identify, Making, Shared},
     error::{StepError, WorkflowError, WorkflowErrorKind},
+    guard::Guard,
     operation::Operation,
     policy::{AtMostOnce, Idempotent, NoPolicy, Policy, Probe, Read, Receives, Reconcile},
     retry::Retry,
@@ -51,6 +55,7 @@ pub struct Step<P> {
     name: Result<Name, InvalidName>,
     identity: Identity,
     occurrence: u32,
+    scope: Scope,
     terms: Terms,
     quiet: Option<Duration>,
     retry: Retry,
@@ -74,6 +79,7 @@ impl Step<NoPolicy> {
             name: Name::new(name),
             identity: Identity::Positional,
             occurrence: 0,
+            scope: Scope::Thread,
             terms: Terms::of(Kind::AtMostOnce),
             quiet: None,
             retry: Retry::default(),
@@ -110,20 +116,19 @@ impl Step<NoPolicy> {
     }
 
     fn under<P>(self, kind: Kind, policy: P) -> Step<P> {
-        let Self {
-            shared,
-            branch,
-            name,
-            identity,
-            occurrence,
-            mut terms,
-            quiet,
-            retry,
-            redact,
-            ..
-        } = self;
-        terms.policy = kind;
-        Step { shared, branch, name, identity, occurrence, terms, quiet, retry, redact, policy }
+        Step {
+            shared: self.shared,
+            branch: self.branch,
+            name: self.name,
+            identity: self.identity,
+            occurrence: self.occurrence,
+            scope: self.scope,
+            terms: Terms { policy: kind, ..self.terms },
+            quiet: self.quiet,
+            retry: self.retry,
+            redact: self.redact,
+            policy,
+        }
     }
 }
 
@@ -164,6 +169,16 @@ impl<P> Step<P> {
     /// 1 to 1024 bytes. Other arguments under the same key are a divergence.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.identity = Identity::Key(key.into());
+        self
+    }
+
+    /// Where the step happens once. In [`Scope::Journal`] it is a step of its own, shared by all
+    /// workflows and by every [`Deedbook::guard`](crate::Deedbook::guard) of the same name and
+    /// identity, which [`key`](Self::key) or [`by_arguments`](Self::by_arguments) gives: who comes
+    /// first brings it about, and the others are given its outcome. While it is in doubt all of
+    /// them wait. Default: the thread.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
         self
     }
 
@@ -234,12 +249,23 @@ impl<P> Step<P> {
         Fut: Future<Output = Result<T, StepError>> + Send,
     {
         let shared = self.shared.clone();
+        let journal = self.scope == Scope::Journal;
         let making = self.making(args);
         let (policy, state) = match making {
+            Ok((policy, making)) if journal => {
+                let stands_behind = behind(&shared, &making, policy);
+                let (bringing, state) = match stands_behind {
+                    Ok((guard, wanted)) => {
+                        (Some(bring(shared.clone(), guard, wanted, body)), make(&shared, making))
+                    }
+                    Err(error) => (None, State::Refused(error)),
+                };
+                return Either::Shared(SharedCall::<T, _>::new(shared, state, bringing));
+            }
             Ok((policy, making)) => (Some(policy), make(&shared, making)),
             Err(error) => (None, State::Refused(error)),
         };
-        Call::<P, T, F, Fut>::new(shared, state, policy, body)
+        Either::Own(Call::<P, T, F, Fut>::new(shared, state, policy, body))
     }
 
     fn making<A: Serialize + ?Sized>(self, args: &A) -> Result<(P, Making)> {
@@ -261,7 +287,7 @@ impl<P> Step<P> {
         };
         let mut terms = self.terms;
         terms.attempts_max = self.retry.attempts;
-        terms.quiet = self.quiet.unwrap_or(terms.timeout + Terms::QUIET_BEYOND_TIMEOUT);
+        terms.quiet = self.quiet.unwrap_or_else(|| terms.usual_quiet());
         let making = Making {
             kind: CallKind::Step,
             branch: self.branch,
@@ -272,7 +298,32 @@ impl<P> Step<P> {
             args: Some(bytes),
             runs: Duration::ZERO,
             redact: self.redact,
+            shared: self.scope == Scope::Journal,
         };
         Ok((self.policy, making))
     }
+}
+
+/// The guard behind a step of the whole journal, and what is wanted of it.
+fn behind<P>(shared: &Shared, making: &Making, policy: P) -> Result<(Guard<P>, Wanted)> {
+    let name = making.name.as_str();
+    let refuse = |failure| WorkflowError::of_call(WorkflowErrorKind::NotRecordable, name, failure);
+    let wrong = |why: &dyn std::fmt::Display| refuse(Failure::new(why.to_string()));
+    let terms = making.terms.unwrap_or(Terms::of(Kind::AtMostOnce));
+    let args = making.args.clone().unwrap_or_default();
+    let wanted = Wanted::new(Within::Journal, name, terms.policy).map_err(|e| wrong(&e))?;
+    let wanted = wanted.encoded(args).map_err(|e| wrong(&e))?.terms(terms);
+    let wanted = match &making.identity {
+        Identify::Key(key) => wanted.key(key.as_str()).map_err(|e| wrong(&e))?,
+        Identify::Arguments { occurrence, .. } => wanted.occurrence(*occurrence),
+        Identify::Positional => {
+            return Err(wrong(
+                &"a step of the whole journal has no place in it; give it an identity with \
+                  `.key(..)` or `.by_arguments()`",
+            ));
+        }
+    };
+    let wanted = making.redact.iter().fold(wanted, |wanted, pointer| wanted.redact(pointer));
+    let (gate, redact) = (shared.gate.clone(), making.redact.clone());
+    Ok((Guard::of_step(gate, name, terms, making.retry, redact, policy), wanted))
 }
