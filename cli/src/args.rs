@@ -1,9 +1,13 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, builder::NonEmptyStringValueParser};
 use deedbook_journal::{hex, id::StoreTime};
+
+mod steps;
+
+pub(crate) use steps::{Call, Explain, Guards, PolicyArg, Reset, ResultArg, Steps, SwitchArg};
 
 use crate::{state::Seen, text::read_time};
 
@@ -18,8 +22,9 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 ok, 1 failure, 2 usage, 3 `verify` or `doctor` found a fault, 4 open doubts (`doubts`
-only), 5 in use by another process.";
+Exit codes: 0 ok, 1 failure, 2 usage, 3 `verify` or `doctor` found a fault, 4 open doubts (`doubts`)
+or a call in doubt (`call`), 5 in use by another process or caller, 6 a call is recorded with other
+arguments (`call`).";
 
 /// What every command takes.
 #[derive(Debug, Args)]
@@ -73,6 +78,39 @@ Examples:
     /// Cancel a thread
     #[command(after_help = "Example: deedbook cancel order-4821 --reason 'customer withdrew'")]
     Cancel(Cancel),
+    /// Explain why steps of a thread were executed, or were not, and what they nearly were
+    #[command(after_help = "\
+Examples:
+  deedbook explain order-4821
+  deedbook explain order-4821 pay#0 --json")]
+    Explain(Explain),
+    /// Run a program as a step that happens once, or give what is recorded of it
+    #[command(after_help = r#"Examples:
+  deedbook call charge --thread ORD-42 --args '{"cents":4200}' --policy idempotent -- ./charge.sh
+  deedbook call page --thread CASE-7 --policy at-most-once -- ./page-oncall 'disk full'
+  deedbook call mail --thread ORD-42 --reconcile-cmd ./was-it-sent -- ./send-mail
+
+The program finds DEEDBOOK_OPERATION_KEY, DEEDBOOK_ATTEMPT, DEEDBOOK_THREAD, DEEDBOOK_STEP and
+DEEDBOOK_ARGS in its environment, and the arguments on its standard input."#)]
+    Call(Call),
+    /// List guarded steps, and where they stand
+    #[command(after_help = "\
+Examples:
+  deedbook steps
+  deedbook steps charge --state in-doubt
+  deedbook steps --thread ORD-42 --json     (exits with 1 if there is none)")]
+    Steps(Steps),
+    /// Let a settled step happen anew, under a fresh key
+    #[command(
+        after_help = "Example: deedbook reset deedbook:step/charge/9f2c… --reason 'wanted twice'"
+    )]
+    Reset(Reset),
+    /// Say whether guards are on, or turn all of them off or on, on record
+    #[command(after_help = "\
+Examples:
+  deedbook guards
+  deedbook guards off --reason 'load test against the sandbox'")]
+    Guards(Guards),
     /// Write all records of the journal, or of one thread, as JSON lines
     #[command(after_help = "\
 Examples:
@@ -102,6 +140,13 @@ Examples:
     /// Write the journal anew, without the space that it does not need
     #[command(after_help = "Example: deedbook compact --progress")]
     Compact(Compact),
+    /// Hold the journal so that others can work on it at once, and leave when nobody does
+    #[command(after_help = "Example: deedbook own --idle 10s")]
+    Own(Own),
+    /// Speak the control protocol, for programs in other languages
+    #[command(after_help = "\
+Example: deedbook guard --stdio   (JSON lines; docs/reference/control-protocol.md)")]
+    Guard(Guard),
     /// Show the operation key that a call would get
     #[command(after_help = r#"Examples:
   deedbook key --thread order-4821 --step pay
@@ -273,6 +318,23 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Own {
+    /// Leave when nobody has been connected for this long (`500ms`, `10s`, `5m`, `1h`)
+    #[arg(long, value_name = "TIME", value_parser = read_span, default_value = "10s")]
+    pub(crate) idle: Duration,
+    /// In a session of its own, so that whoever started it can end
+    #[arg(long, hide = true)]
+    pub(crate) apart: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Guard {
+    /// Requests on standard input, answers on standard output
+    #[arg(long, required = true)]
+    pub(crate) stdio: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Compact {
     #[command(flatten)]
     pub(crate) watch: Watch,
@@ -336,6 +398,24 @@ pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// A span of time: a number and its unit.
+fn read_span(text: &str) -> Result<Duration, String> {
+    let digits = text.chars().take_while(char::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let wrong = || format!("{text:?} is no span of time like 500ms, 10s, 5m, 1h or 7d");
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3600),
+        "d" => seconds(86_400),
+        _ => None,
+    }
+    .ok_or_else(wrong)
 }
 
 fn namespace(text: &str) -> Result<[u8; 16], String> {

@@ -18,6 +18,8 @@ pub(crate) mod code {
     pub(crate) const DOUBTS: u8 = 4;
     /// Somebody else has the journal, or holds the thread.
     pub(crate) const LOCKED: u8 = 5;
+    /// A call is recorded with other arguments.
+    pub(crate) const CONFLICT: u8 = 6;
 }
 
 /// Why a command did not do as asked.

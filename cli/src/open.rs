@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
+use deedbook_control::{ConnectError, Owner, Remote};
 use deedbook_journal::{
+    checkpointer::Checkpointer,
     embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
     value::text::shell_word,
 };
@@ -29,28 +31,99 @@ pub(crate) enum Access {
     WriteIfPossible,
 }
 
-/// Opens the journal. Never makes one.
-pub(crate) fn open(journal: Option<&Path>, access: Access) -> Result<Embedded, Failure> {
+/// A journal that is open, wherever that is.
+pub(crate) enum Opened {
+    /// In this process.
+    Here(Embedded),
+    /// In the process that holds it.
+    There(Remote),
+}
+
+impl Opened {
+    pub(crate) fn home(&self) -> &dyn Checkpointer {
+        match self {
+            Self::Here(home) => home,
+            Self::There(home) => home,
+        }
+    }
+
+    /// The process that holds it, if that is another one.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(home) => Some(home.owner()),
+        }
+    }
+}
+
+/// Opens the journal, or reaches it where another process holds it. Never makes one.
+pub(crate) async fn open(journal: Option<&Path>, access: Access) -> Result<Opened, Failure> {
     let path = path(journal)?;
-    let opened = match Embedded::open(path, options()) {
+    // Whoever holds it and lets others in need not be waited for.
+    let mut why = match here(path, access, Duration::ZERO) {
+        Err(OpenError::Locked { .. }) => match Remote::connect(path).await {
+            Ok(home) => return Ok(Opened::There(home)),
+            Err(why) => why,
+        },
+        opened => return opened.map(Opened::Here).map_err(|e| not_opened(path, &e, access)),
+    };
+    let error = match here(path, access, WAIT) {
+        Err(error @ OpenError::Locked { .. }) => error,
+        opened => return opened.map(Opened::Here).map_err(|e| not_opened(path, &e, access)),
+    };
+    if why.may_pass() {
+        match Remote::connect(path).await {
+            Ok(home) => return Ok(Opened::There(home)),
+            Err(last) => why = last,
+        }
+    }
+    Err(locked(&error, &why))
+}
+
+fn here(path: &Path, access: Access, wait: Duration) -> Result<Embedded, OpenError> {
+    let options = OpenOptions::new().wait(wait);
+    match Embedded::open(path, options.clone()) {
         Err(error) if access == Access::WriteIfPossible && is_forbidden(&error) => {
-            Embedded::open(path, options().read_only(true))
+            Embedded::open(path, options.read_only(true))
         }
         opened => opened,
-    };
-    opened.map_err(|error| {
-        let hint = access == Access::Write && is_forbidden(&error);
-        match failure(path, &error) {
-            Failure::Said { code, message } if hint => Failure::of(
-                code,
-                format!(
-                    "{message}; what only looks (`threads`, `show`, `export`, `verify`) works all \
-                     the same"
-                ),
+    }
+}
+
+fn not_opened(path: &Path, error: &OpenError, access: Access) -> Failure {
+    let hint = access == Access::Write && is_forbidden(error);
+    match failure(path, error) {
+        Failure::Said { code, message } if hint => Failure::of(
+            code,
+            format!(
+                "{message}; what only looks (`threads`, `show`, `export`, `verify`) works all \
+                 the same"
             ),
-            failure => failure,
+        ),
+        failure => failure,
+    }
+}
+
+/// Why a journal that another process holds cannot be reached, and what to do.
+pub(crate) fn locked(error: &OpenError, why: &ConnectError) -> Failure {
+    let said = safe(&error.to_string());
+    let more = match why {
+        ConnectError::NotServed => {
+            "a program lets the tool work beside it with `deedbook_control::serve`".to_owned()
         }
-    })
+        other => safe(&other.to_string()),
+    };
+    Failure::of(code::LOCKED, format!("{said}; {more}"))
+}
+
+/// Why a command does not work while another process holds the journal.
+pub(crate) fn alone(path: &Path, error: &OpenError, instead: &str) -> Failure {
+    match failure(path, error) {
+        Failure::Said { code: code::LOCKED, message } => {
+            Failure::of(code::LOCKED, format!("{message}; {instead}"))
+        }
+        failure => failure,
+    }
 }
 
 /// How the tool opens journals.

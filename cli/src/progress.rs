@@ -61,6 +61,11 @@ fn line(progress: &Progress) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a tool runs in real time")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a tool runs in real time, and does nothing beside")]
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use deedbook_journal::{
-    checkpointer::{Checkpointer, Filter, LogEntry, StoreError, ThreadInfo},
+    checkpointer::{Checkpointer, Filter, LogEntry, StoreError, ThreadInfo, thread_info},
     id::{LogIndex, Position, ThreadId},
     limits::ValueLimits,
     operator::Found,
@@ -62,12 +62,8 @@ pub(crate) async fn info(
     home: &dyn Checkpointer,
     thread: &ThreadId,
 ) -> Result<ThreadInfo, Failure> {
-    let filter =
-        Filter { prefix: Some(thread.as_str().into()), reserved: true, ..Filter::default() };
-    // An id is the first of those that begin with it.
-    let page = home.list(&filter, None, 1).await?;
-    let first = page.items.into_iter().next().filter(|t| t.id == *thread);
-    first.ok_or_else(|| about(thread, StoreError::NoSuchThread))
+    let info = thread_info(home, thread).await?;
+    info.ok_or_else(|| about(thread, StoreError::NoSuchThread))
 }
 
 /// All threads that pass, page by page.
@@ -222,8 +218,11 @@ pub(crate) fn value(text: &str) -> Result<Vec<u8>, Failure> {
         }
         None => (text, "the value".to_owned()),
     };
-    view::from_json(json, &limits)
-        .map_err(|e| Failure::new(format!("{from} cannot be taken: {}", safe(&e.to_string()))))
+    view::from_json(json, &limits).map_err(|e| {
+        let text = json.trim_start().starts_with(|c: char| c.is_alphabetic());
+        let hint = if text { r#"; text is written with quotes: '"text"'"# } else { "" };
+        Failure::new(format!("{from} cannot be taken: {}{hint}", safe(&e.to_string())))
+    })
 }
 
 fn whole(from: impl Read, limits: &ValueLimits) -> Result<String, Failure> {

@@ -206,6 +206,14 @@ impl Thread {
             K::TimerFired => self.settle(header, &K::TimerSet),
             K::ApprovalDecide => self.settle(header, &K::ApprovalRequest),
             K::ChildEnd => self.settle(header, &K::ChildStart),
+            K::StepReused if header.call.is_none() => {
+                let by = header.kind.clone();
+                let opened = Opened { by, attempt: None, settled: true, said: None };
+                self.calls.insert(header.n, opened);
+                Ok(())
+            }
+            K::StepReused => self.settle(header, &K::StepIntent),
+            K::Override => self.fresh_key(header),
             K::Redact => self.erasure(header),
             _ => Ok(()),
         }
@@ -283,6 +291,19 @@ impl Thread {
         Ok(())
     }
 
+    /// A settled step happens anew.
+    fn fresh_key(&mut self, header: &Header) -> Result<(), String> {
+        if header.verdict.as_deref() != Some("fresh_key") {
+            return Ok(());
+        }
+        let call = self.about(header, &Kind::StepIntent)?;
+        if !call.settled {
+            return Err("a fresh key for a step that is not settled".into());
+        }
+        (call.settled, call.said) = (false, None);
+        Ok(())
+    }
+
     fn settle(&mut self, header: &Header, opener: &Kind) -> Result<(), String> {
         let call = self.about(header, opener)?;
         if call.settled {
@@ -305,7 +326,7 @@ impl Thread {
 fn by_the_code(header: &Header) -> bool {
     use Kind as K;
     match &header.kind {
-        K::StepIntent => header.call.is_none(),
+        K::StepIntent | K::StepReused => header.call.is_none(),
         K::TimerSet | K::ApprovalRequest | K::Clock | K::ChildStart => true,
         K::ThreadContinue | K::ThreadEnd => true,
         K::Marker => header.why.as_deref() != Some("cancel"),

@@ -48,6 +48,8 @@ impl<'a> Story<'a> {
             K::StepIntent => self.intent(header),
             K::StepDone | K::StepFail | K::StepUnknown => self.ended(header, record),
             K::StepResolve => self.resolved(header, record, &by),
+            K::StepReused => self.reused(header, record),
+            K::Override => self.granted(header, record, &by),
             K::StepLate => format!("{}: a result that came too late is kept", self.subject(header)),
             K::TimerSet => {
                 let due = header.due.map_or_else(|| "?".into(), time);
@@ -132,6 +134,22 @@ impl<'a> Story<'a> {
                 format!("{subject}: outcome unknown{took}: {doubt}{error}{next}")
             }
         }
+    }
+
+    /// The outcome of a step of the whole journal, in the story of who needed it.
+    fn reused(&mut self, header: &Header, record: &Record) -> String {
+        self.settled += 1;
+        let verdict = header.verdict.as_deref().map(safe).unwrap_or_default();
+        let of = header.link.as_ref().and_then(|link| link.thread.as_ref());
+        let of = of.map_or_else(String::new, |id| format!(" by thread {}", safe(id.as_str())));
+        format!("{}: settled{of}: {verdict}{}", self.subject(header), failure(record))
+    }
+
+    /// A settled step may happen anew.
+    fn granted(&self, header: &Header, record: &Record, by: &str) -> String {
+        let key = header.key.as_deref().map(safe).unwrap_or_default();
+        let by = if by == " by expiry" { ", as its outcome is not valid any more" } else { by };
+        format!("{}: may happen anew{by}, under key {key}{}", self.subject(header), reason(record))
     }
 
     fn resolved(&mut self, header: &Header, record: &Record, by: &str) -> String {

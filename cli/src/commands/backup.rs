@@ -1,23 +1,28 @@
 //! `backup`: a copy of the journal, verified before it gets its name.
 
-use deedbook_journal::{
-    embedded::{Backup, Embedded},
-    hex,
-};
+use deedbook_journal::{checkpointer::StoreError, embedded::Backup, hex};
 use serde_json::{Value, json};
 
 use crate::{
     args,
     failure::{Failure, Outcome, code},
+    open::Opened,
     out::{JSON_VERSION, Out},
     progress::Teller,
     text::{bytes, count, safe},
 };
 
-pub(crate) async fn run(args: &args::Backup, home: &Embedded, out: &mut Out<'_>) -> Outcome {
+pub(crate) async fn run(args: &args::Backup, home: &Opened, out: &mut Out<'_>) -> Outcome {
     let mut teller = Teller::new(&args.watch);
-    let made = home.backup(&args.to, move |progress| teller.tell(progress)).await;
-    let made = made.map_err(|error| Failure::new(safe(&error.to_string())))?;
+    let watch = move |progress| teller.tell(progress);
+    let made = match home {
+        Opened::Here(home) => home.backup(&args.to, watch).await.map_err(|e| e.to_string()),
+        Opened::There(home) => home.backup(&args.to, watch).await.map_err(|error| match error {
+            StoreError::Refused { why } => (*why).to_owned(),
+            other => other.to_string(),
+        }),
+    };
+    let made = made.map_err(|why| Failure::new(safe(&why)))?;
     let records = count(made.records, "record");
     let threads = count(made.threads, "thread");
     let path = made.path.to_string_lossy();

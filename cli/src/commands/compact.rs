@@ -23,7 +23,9 @@ pub(crate) fn run(args: &args::Compact, journal: Option<&Path>, out: &mut Out<'_
     let done = Embedded::compact(path, &open::options(), |progress| teller.tell(progress));
     drop(teller);
     let done = done.map_err(|error| match error {
-        CompactError::Open(error) => open::failure(path, &error),
+        CompactError::Open(error) => {
+            open::alone(path, &error, "nobody may have a journal open while it is compacted")
+        }
         other => Failure::new(safe(&other.to_string())),
     })?;
     let said = format!(

@@ -13,6 +13,7 @@ use super::act;
 use crate::{
     args::Decide,
     failure::{Failure, Outcome},
+    open::Opened,
     out::Out,
     read,
     text::{cut, safe, shown, time},
@@ -21,12 +22,8 @@ use crate::{
 /// How much of what a person is to decide on is printed, in characters.
 pub(crate) const SHOWN_CHARS_MAX: usize = 64 * 1024;
 
-pub(crate) async fn run(
-    args: &Decide,
-    granted: bool,
-    home: &dyn Checkpointer,
-    out: &mut Out<'_>,
-) -> Outcome {
+pub(crate) async fn run(args: &Decide, granted: bool, book: &Opened, out: &mut Out<'_>) -> Outcome {
+    let home = book.home();
     let thread = read::thread_id(&args.thread)?;
     let by = act::by(&args.who)?;
     let found = read::found(home, &thread).await?;
@@ -58,7 +55,7 @@ pub(crate) async fn run(
         shown.and_then(|()| out.flush()).map_err(|error| act::not_shown(&error))?;
     }
     let said = format!("request {id} {word} by {}", safe(&by));
-    act::carry_out(home, &thread, &message, &said, out).await
+    act::carry_out(book, &thread, &message, &said, out).await
 }
 
 /// What a request shows, if it was not erased.

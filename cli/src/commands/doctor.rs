@@ -22,7 +22,11 @@ pub(crate) fn run(args: &Doctor, journal: Option<&Path>, out: &mut Out<'_>) -> O
         true
     });
     drop(teller);
-    let seen = seen.map_err(|error| open::failure(path, &error))?;
+    let seen = seen.map_err(|error| {
+        let instead = "its files cannot be examined meanwhile: `deedbook verify` checks every \
+                       record all the same, and `deedbook backup` makes a copy to examine";
+        open::alone(path, &error, instead)
+    })?;
     if args.accept_rollback {
         return accept(path, &seen, out);
     }

@@ -22,9 +22,10 @@ pub(crate) async fn run(
     out: &mut Out<'_>,
 ) -> Outcome {
     let now = home.now().await?;
-    let statuses = Status::ALL.into_iter().filter(|s| !s.is_ended()).collect();
-    let filter =
-        Filter { statuses, prefix: args.prefix.as_deref().map(Into::into), ..Filter::default() };
+    // Nothing of a thread at rest is in doubt; steps of their own are Deedbook's threads.
+    let statuses = Status::ALL.into_iter().filter(|s| !s.is_at_rest()).collect();
+    let prefix_wanted = args.prefix.as_deref().map(Into::into);
+    let filter = Filter { statuses, prefix: prefix_wanted, reserved: true, ..Filter::default() };
     let mut list = List::new(home, filter);
     let mut any = false;
     let mut unread = None;

@@ -66,6 +66,18 @@ pub(crate) async fn run(
 
 type Write1<'a> = dyn FnMut(&str) -> io::Result<()> + Send + 'a;
 
+/// The lines of an export.
+pub(crate) async fn text(home: &dyn Checkpointer, thread: Option<&str>) -> Result<String, Failure> {
+    let args = Export { thread: thread.map(str::to_owned), output: None, force: false };
+    let mut text = String::new();
+    let mut write = |line: &str| {
+        text.push_str(line);
+        Ok(())
+    };
+    export(&args, home, &mut write).await?;
+    Ok(text)
+}
+
 async fn export(
     args: &Export,
     home: &dyn Checkpointer,

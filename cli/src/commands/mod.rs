@@ -2,18 +2,24 @@
 
 pub(crate) mod act;
 pub(crate) mod backup;
+pub(crate) mod call;
 pub(crate) mod cancel;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod decide;
 pub(crate) mod doctor;
 pub(crate) mod doubts;
+pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod guard;
 pub(crate) mod init;
 pub(crate) mod key;
+pub(crate) mod own;
+pub(crate) mod reset;
 pub(crate) mod resolve;
 pub(crate) mod show;
 pub(crate) mod signal;
+pub(crate) mod steps;
 pub(crate) mod threads;
 pub(crate) mod verify;
 

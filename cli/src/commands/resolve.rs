@@ -1,7 +1,6 @@
 //! `resolve`: a person says what has happened to a step in doubt.
 
 use deedbook_journal::{
-    checkpointer::Checkpointer,
     failure::Failure as Recorded,
     history::CallKind,
     message::{Bytes, Verdict},
@@ -12,12 +11,14 @@ use super::act;
 use crate::{
     args::Resolve,
     failure::{Failure, Outcome},
+    open::Opened,
     out::Out,
     read,
     text::safe,
 };
 
-pub(crate) async fn run(args: &Resolve, home: &dyn Checkpointer, out: &mut Out<'_>) -> Outcome {
+pub(crate) async fn run(args: &Resolve, book: &Opened, out: &mut Out<'_>) -> Outcome {
+    let home = book.home();
     let thread = read::thread_id(&args.thread)?;
     let by = act::by(&args.who)?;
     let (verdict, word) = verdict(args)?;
@@ -26,7 +27,7 @@ pub(crate) async fn run(args: &Resolve, home: &dyn Checkpointer, out: &mut Out<'
     let step = step.map_err(|e| read::about(&thread, e))?;
     let message = operator::resolve(act::message_id()?, &step.id, verdict, &args.reason, &by)?;
     let said = format!("step {}: {word}, by {}", safe(&step.id.to_string()), safe(&by));
-    act::carry_out(home, &thread, &message, &said, out).await
+    act::carry_out(book, &thread, &message, &said, out).await
 }
 
 fn verdict(args: &Resolve) -> Result<(Verdict, &'static str), Failure> {

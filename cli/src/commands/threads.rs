@@ -97,7 +97,7 @@ pub(crate) fn style(status: Seen) -> Style {
         Status::Done => Style::Good,
         Status::InDoubt | Status::Failed | Status::Diverged | Status::Stalled => Style::Alert,
         Status::Running | Status::Waiting | Status::Sleeping => Style::Strong,
-        Status::Cancelled => Style::Faint,
+        Status::Cancelled | Status::Idle => Style::Faint,
     }
 }
 

@@ -284,6 +284,11 @@ pub(crate) fn export(args: &Verify, out: &mut Out<'_>) -> Outcome {
     findings.report(out)
 }
 
+/// Verifies the lines of an export.
+pub(crate) fn read(from: impl BufRead, out: &mut Out<'_>) -> Outcome {
+    lines(from)?.report(out)
+}
+
 fn lines(from: impl BufRead) -> Result<Findings, Failure> {
     let mut lines = from.split(b'\n');
     let mut next = |number: usize| -> Result<Option<Vec<u8>>, Failure> {

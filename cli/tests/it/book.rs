@@ -64,15 +64,7 @@ impl Book {
         block_on(async {
             let id = ThreadId::new(id).unwrap();
             let now = home.now().await.unwrap();
-            let mut row = Row {
-                workflow: "refund".into(),
-                status: Status::Running,
-                since: now,
-                wake_at: None,
-                detail: None,
-                open_doubts: 0,
-                created_at: now,
-            };
+            let mut row = Row::new("refund", Status::Running, now);
             set(&mut row);
             let start = Draft::new(&id, Kind::ThreadStart)
                 .with(|h| {

@@ -245,15 +245,7 @@ fn a_record_of_a_process_that_had_not_begun_is_found() {
         let home = book.home();
         block_on(async {
             let id = ThreadId::system();
-            let row = Row {
-                workflow: "deedbook:system".into(),
-                status: Status::Running,
-                since: StoreTime(0),
-                wake_at: None,
-                detail: None,
-                open_doubts: 0,
-                created_at: StoreTime(0),
-            };
+            let row = Row::new("deedbook:system", Status::Running, StoreTime(0));
             let which = Claim::Thread { id: id.clone(), create: Some(row.clone()) };
             let lease = home.claim(which, "x", Duration::from_secs(9)).await.unwrap().remove(0);
             write(&home, &lease, vec![Draft::new(&id, Kind::RunStart)], row).await;

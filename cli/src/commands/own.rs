@@ -1,0 +1,74 @@
+//! `own`: a process that holds the journal for others, as long as there are any.
+
+use std::{os::unix::fs::MetadataExt, path::Path, sync::Arc};
+
+use deedbook_control::{ServeError, serve};
+use deedbook_journal::{
+    checkpointer::{Checkpointer, Filter},
+    embedded::Embedded,
+};
+use serde_json::json;
+
+use crate::{
+    args::Own,
+    failure::{Failure, Outcome, code},
+    open,
+    out::{JSON_VERSION, Out},
+    progress::pause,
+    text::safe,
+};
+
+/// How often it is looked whether anybody is there.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(25);
+
+pub(crate) async fn run(args: &Own, journal: Option<&Path>, out: &mut Out<'_>) -> Outcome {
+    let path = open::path(journal)?;
+    if args.apart {
+        // Whoever leads a group cannot; it lives without, and ends with its terminal.
+        let _ = rustix::process::setsid();
+    }
+    let home = Embedded::open(path, open::options()).map_err(|e| open::failure(path, &e))?;
+    let home = Arc::new(home);
+    let file = file_at(path);
+    let mut serving = serve(Arc::clone(&home)).map_err(not_served)?;
+    tell(path, serving.path(), out)?;
+    // A file that is moved away or replaced is not what others mean by its name.
+    while file_at(path) == file {
+        if serving.quiet_for() >= args.idle && serving.leave_if_quiet().await {
+            break;
+        }
+        // After a failed write nothing can be done with it any more; whoever opens it next can.
+        if let Err(error) = home.list(&Filter::default(), None, 0).await {
+            serving.stop().await;
+            return Err(error.into());
+        }
+        pause(LOOK_EVERY);
+    }
+    serving.stop().await;
+    home.close().await?;
+    Ok(code::OK)
+}
+
+fn not_served(error: ServeError) -> Failure {
+    let code = match error {
+        ServeError::AlreadyServed { .. } | ServeError::NotHolder { .. } => code::LOCKED,
+        _ => code::FAILURE,
+    };
+    Failure::of(code, safe(&error.to_string()))
+}
+
+/// Which file has this name.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|seen| (seen.dev(), seen.ino()))
+}
+
+fn tell(path: &Path, socket: &Path, out: &mut Out<'_>) -> Result<(), Failure> {
+    let (path, socket) = (path.to_string_lossy(), socket.to_string_lossy());
+    if out.json {
+        out.object(&json!({ "v": JSON_VERSION, "owned": path, "socket": socket }))?;
+    } else {
+        out.line(&format!("{path} is open to others at {socket}"))?;
+    }
+    out.flush()?;
+    Ok(())
+}
