@@ -1,0 +1,19 @@
+//! A model for agents: whatever speaks the OpenAI-compatible chat-completions protocol.
+//!
+//! ```no_run
+//! use deedbook_agent::Agent;
+//! use deedbook_openai::OpenAi;
+//!
+//! // OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL
+//! let agent = Agent::builder(OpenAi::from_env()?).build()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `https` needs the feature `tls`.
+
+mod connection;
+mod model;
+mod protocol;
+mod stream;
+
+pub use model::{Misfit, OpenAi};
