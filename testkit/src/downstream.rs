@@ -33,6 +33,8 @@ pub(crate) struct Service {
     forgets_after: Option<Duration>,
     refusals: u32,
     silences: u32,
+    #[serde(default)]
+    answers_after: Duration,
     entries: BTreeMap<String, Entry>,
 }
 
@@ -112,6 +114,13 @@ impl Downstream {
         self
     }
 
+    /// From now on its answers take so long: to requests, which have had their effect by then, and
+    /// to look-ups, which tell what was so when they were asked.
+    pub fn answers_after(&self, time: Duration) -> &Self {
+        self.set(|service| service.answers_after = time);
+        self
+    }
+
     /// Asks for an effect under this operation key, and waits for its answer: `answer`, or the one
     /// that this key had before. Dropped before that, the request may still arrive.
     ///
@@ -153,6 +162,7 @@ impl Downstream {
             _ if silent => std::future::pending::<()>().await,
             _ => {}
         }
+        self.travel_back().await;
         self.world.gate().await;
         self.known(key)?.ok_or(DownstreamError::AnswerLost)
     }
@@ -164,7 +174,16 @@ impl Downstream {
     pub async fn find<T: DeserializeOwned>(&self, key: &str) -> Result<Probe<T>, DownstreamError> {
         self.world.gate().await;
         self.world.state().lookup(&self.name, key);
-        Ok(self.known(key)?.map_or(Probe::DidNotHappen, Probe::Happened))
+        let known = self.known(key)?;
+        self.travel_back().await;
+        Ok(known.map_or(Probe::DidNotHappen, Probe::Happened))
+    }
+
+    async fn travel_back(&self) {
+        let time = self.set(|service| service.answers_after);
+        if !time.is_zero() {
+            self.world.wait(time).await;
+        }
     }
 
     /// How often something was done under this key.

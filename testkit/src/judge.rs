@@ -100,7 +100,11 @@ impl Book {
                 let policy = header.policy;
                 self.steps.entry(key).or_insert(Step { name, policy, done: false });
             }
-            Kind::StepDone => {
+            // Settled by its body, or by a probe or a person who says that it happened.
+            Kind::StepDone | Kind::StepResolve
+                if header.kind == Kind::StepDone
+                    || header.verdict.as_deref() == Some("happened") =>
+            {
                 let key = header.call.and_then(|call| keys.get(&call));
                 if let Some(step) = key.and_then(|key| self.steps.get_mut(key)) {
                     step.done = true;

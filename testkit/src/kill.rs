@@ -155,7 +155,7 @@ impl CrashMatrix {
     }
 
     fn world(&self, seed: u64, point: Point, folder: &Path) -> World {
-        World::new(seed, point, self.on_its_way, Place::Folder(folder.to_owned()))
+        World::new(seed, point, self.times, Place::Folder(folder.to_owned()))
     }
 
     /// Runs the program until it comes to its point, and waits to be killed; or until its end.

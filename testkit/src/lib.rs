@@ -16,6 +16,9 @@
 //!
 //! [`kill_matrix`] does the same with real processes, a journal on disk, and SIGKILL.
 //!
+//! [`replay_check`] replays threads that `deedbook export` has written with the code as it is now,
+//! with nothing executed.
+//!
 //! Bodies must wait for nothing but their downstreams: a body that reads a real clock or socket
 //! makes time pass before it is done. One thread runs everything, and equal seeds run equally.
 
@@ -27,11 +30,13 @@ mod life;
 mod matrix;
 mod place;
 mod random;
+mod replay;
 mod report;
 mod world;
 
 pub use downstream::{Downstream, DownstreamError};
 pub use kill::kill_matrix;
 pub use matrix::{CrashMatrix, crash_matrix};
+pub use replay::{ReplayCheck, Replays, Verdict, WasReplayed, replay_check};
 pub use report::Matrix;
 pub use world::World;

@@ -13,7 +13,7 @@ use crate::{
     life::{Lived, live},
     place::Place,
     report::{Cell, Matrix, Order, Row},
-    world::{Point, World},
+    world::{Point, Times, World},
 };
 
 /// A program that crashes at most once is at its end after this many runs, or never.
@@ -25,6 +25,9 @@ const ORDERS: u64 = 4;
 /// How long a request may be on its way whose sender is gone, unless set: a third of the least
 /// *quiet* that a step has by default.
 const ON_ITS_WAY: Duration = Duration::from_secs(20);
+
+/// Clocks have an end; no outage is so long.
+const AWAY_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The row of the run that is the measure of the others.
 const CALM: &str = "nothing crashes";
@@ -78,7 +81,7 @@ where
 #[must_use]
 pub struct CrashMatrix {
     orders: u64,
-    pub(crate) on_its_way: Duration,
+    pub(crate) times: Times,
     doubtful: BTreeSet<String>,
     pub(crate) prepare: Arc<dyn Fn(&World) + Send + Sync>,
 }
@@ -100,7 +103,7 @@ impl CrashMatrix {
     pub fn new() -> Self {
         Self {
             orders: ORDERS,
-            on_its_way: ON_ITS_WAY,
+            times: Times { on_its_way: ON_ITS_WAY, away: Duration::ZERO },
             doubtful: BTreeSet::new(),
             prepare: Arc::new(|_| {}),
         }
@@ -115,7 +118,14 @@ impl CrashMatrix {
     /// How long a request may be on its way whose sender is gone: 20 s, unless set. A step under
     /// `reconcile` that asks before that ([`quiet`](deedbook::Step::quiet)) is found out.
     pub fn on_its_way(mut self, time: Duration) -> Self {
-        self.on_its_way = time;
+        self.times.on_its_way = time;
+        self
+    }
+
+    /// How long a process that crashed is away before the next one begins: no time, unless set. A
+    /// window that ends meanwhile, and a timer that is long due, show only so. At most ten years.
+    pub fn back_after(mut self, time: Duration) -> Self {
+        self.times.away = time.min(AWAY_MAX);
         self
     }
 
@@ -204,7 +214,7 @@ impl CrashMatrix {
                        in `#[tokio::test]`";
             return Run::gone_wrong(why.to_owned());
         }
-        let world = World::new(seed, point, self.on_its_way, Place::memory());
+        let world = World::new(seed, point, self.times, Place::memory());
         (self.prepare)(&world);
         let mut run = Run::default();
         let mut ended = None;

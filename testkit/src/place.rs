@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use deedbook::{Checkpointer, TimeSource, ValueLimits, checkpointer::StoreIdentity};
@@ -18,6 +19,10 @@ use crate::world::Kept;
 /// Equal in all worlds, so that operations have the same keys in all of them.
 const IDENTITY: StoreIdentity =
     StoreIdentity { log_id: [1; 16], namespace: [2; 16], secret: [3; 32] };
+
+/// A process that another test of this program is starting has, for a moment, every file that is
+/// open here, and with it the lock.
+const LOCKED_MAX: Duration = Duration::from_secs(10);
 
 /// A place.
 #[derive(Debug, Clone)]
@@ -88,7 +93,7 @@ impl Place {
                 Ok(home)
             }
             Self::Folder(folder) => {
-                let open = OpenOptions::new();
+                let open = OpenOptions::new().wait(LOCKED_MAX);
                 let open = match time {
                     Some(time) => open.time(time),
                     None => open,

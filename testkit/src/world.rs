@@ -138,13 +138,24 @@ pub(crate) struct State {
     home: Option<Arc<Noted>>,
     /// What the writes of the last run held.
     writes: Vec<String>,
-    /// How long a request is on its way whose sender is gone.
-    on_its_way: Duration,
+    /// How long things take.
+    times: Times,
     /// Requests and answers that wait for their turn.
     gates: BTreeMap<u64, Gate>,
     gates_made: u64,
     /// Those who wait until nothing else can go on.
     idlers: Vec<oneshot::Sender<()>>,
+    /// How many writes there had been when they were told last, if nothing else went on since.
+    told: Option<usize>,
+}
+
+/// How long things take in a world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// A request is on its way whose sender is gone.
+    pub(crate) on_its_way: Duration,
+    /// A process that crashed is away.
+    pub(crate) away: Duration,
 }
 
 #[derive(Debug)]
@@ -155,7 +166,7 @@ struct Gate {
 
 impl World {
     /// A world in this place, with what is kept there.
-    pub(crate) fn new(seed: u64, point: Point, on_its_way: Duration, place: Place) -> Self {
+    pub(crate) fn new(seed: u64, point: Point, times: Times, place: Place) -> Self {
         let kept = place.kept();
         let clock = VirtualClock::new();
         clock.advance(kept.runs_for);
@@ -167,10 +178,11 @@ impl World {
             kept,
             home: None,
             writes: Vec::new(),
-            on_its_way,
+            times,
             gates: BTreeMap::new(),
             gates_made: 0,
             idlers: Vec::new(),
+            told: None,
         };
         Self(Arc::new(Inner { state: Mutex::new(state), clock, crashes: OnceLock::new() }))
     }
@@ -233,8 +245,21 @@ impl World {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Resolves when so much of the world's time has passed.
+    pub(crate) async fn wait(&self, time: Duration) {
+        let now = self.now();
+        self.0.clock.sleep(now, now.after(time)).await;
+    }
+
     /// Begins a run on what is durable. A crash at a write happens in the first one only.
     pub(crate) fn begin(&self) -> Result<Arc<Noted>, String> {
+        let (again, away) = {
+            let state = self.state();
+            (state.place.has_begun(), state.times.away)
+        };
+        if again {
+            self.elapse(|clock| clock.advance(away));
+        }
         let mut state = self.state();
         let home = state.place.open(self.0.clock.source())?;
         let stop = match state.point {
@@ -259,6 +284,7 @@ impl World {
         }
         state.gates.clear();
         state.idlers.clear();
+        state.told = None;
     }
 
     /// Whether the run has come to the point where it crashes.
@@ -293,6 +319,7 @@ impl World {
         let shut: Vec<u64> =
             state.gates.iter().filter(|(_, gate)| !gate.open).map(|(id, _)| *id).collect();
         if !shut.is_empty() {
+            state.told = None;
             let at = state.random.index(shut.len());
             if let Some(gate) = shut.get(at).and_then(|id| state.gates.get_mut(id)) {
                 gate.open = true;
@@ -300,8 +327,14 @@ impl World {
             }
             return true;
         }
+        // Whoever was told and only waits again has to let time pass.
+        let writes = state.home.as_ref().map(|home| home.writes().len());
+        if writes.is_some() && state.told == writes {
+            return false;
+        }
         let idlers = std::mem::take(&mut state.idlers);
         let any = !idlers.is_empty();
+        state.told = writes.filter(|_| any);
         drop(state);
         for idler in idlers {
             // Whoever gave up waiting does not want to know.
@@ -321,16 +354,24 @@ impl World {
             let mut cx = Context::from_waker(Waker::noop());
             let _asleep = waits.as_mut().poll(&mut cx);
         }
-        let moved = self.0.clock.advance_to_next() || arrives.is_some_and(|at| at <= before);
+        let moved = self.elapse(VirtualClock::advance_to_next);
+        moved || arrives.is_some_and(|at| at <= before)
+    }
+
+    /// Lets the clock go on, and what was on its way arrive.
+    fn elapse<T>(&self, go_on: impl FnOnce(&VirtualClock) -> T) -> T {
+        let before = self.now();
+        let moved = go_on(&self.0.clock);
         let now = self.now();
         let mut state = self.state();
         state.kept.runs_for += now.since(before);
         let all = std::mem::take(&mut state.kept.late);
-        let (due, later) = all.into_iter().partition(|(at, _)| *at <= now.0);
+        let (mut due, later): (Vec<_>, _) = all.into_iter().partition(|(at, _)| *at <= now.0);
         state.kept.late = later;
-        let due: Vec<_> = due;
-        for (_, late) in due {
-            state.receive(late, now);
+        state.told = None;
+        due.sort_by_key(|(at, _)| *at);
+        for (at, late) in due {
+            state.receive(late, StoreTime(at));
         }
         state.keep();
         moved
@@ -424,7 +465,7 @@ impl State {
 
     /// A request goes on without its sender.
     pub(crate) fn send_late(&mut self, now: StoreTime, late: Late) {
-        self.kept.late.push((now.after(self.on_its_way).0, late));
+        self.kept.late.push((now.after(self.times.on_its_way).0, late));
         self.keep();
     }
 }

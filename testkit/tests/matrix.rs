@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use deedbook::{Context, Error, Result, Workflow};
+use deedbook::{Context, Error, Probe, Result, Workflow};
 use deedbook_testkit::{CrashMatrix, Matrix, World};
 
 type Body =
@@ -382,4 +382,105 @@ fn a_test_with_an_async_runtime_is_told_what_to_do() {
         explore(CrashMatrix::new().orders(1), one_step(|_, _| async { Ok(1) }))
     });
     wrong(&matrix, "plain `#[test]`");
+}
+
+#[test]
+fn a_process_that_is_away_for_longer_than_the_downstreams_memory_is_found() {
+    let hours = |n: u64| Duration::from_secs(n * 3600);
+    let with = move |away: Duration, window: Duration| {
+        let prepare = move |world: &World| {
+            world.downstream("bank").forgets_keys_after(hours(24));
+        };
+        explore(
+            CrashMatrix::new().orders(1).prepare(prepare).back_after(away).may_doubt("pay"),
+            body(move |ctx, world| async move {
+                let bank = world.downstream("bank");
+                let pay = ctx.step("pay").idempotent().honoured_for(window);
+                pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await
+            }),
+        )
+    };
+    let soon = with(hours(1), hours(72));
+    assert!(soon.is_fine() && soon.doubts() == 0, "{soon}");
+    wrong(&with(hours(48), hours(72)), "was done 2 times");
+    let late = with(hours(48), hours(24));
+    assert!(late.is_fine() && late.doubts() > 0, "{late}");
+}
+
+/// An answer that comes after the step has given up: what was asked for has happened.
+#[test]
+fn an_answer_that_is_slower_than_the_step_waits_is_a_second_effect_without_keys() {
+    let seconds = Duration::from_secs;
+    let with = move |keys: bool| {
+        let prepare = move |world: &World| {
+            let bank = world.downstream("bank");
+            bank.answers_after(seconds(30));
+            if !keys {
+                bank.without_keys();
+            }
+        };
+        explore(
+            CrashMatrix::new().orders(1).prepare(prepare),
+            body(move |ctx, world| async move {
+                let bank = world.downstream("bank");
+                let pay = ctx.step("pay").idempotent().timeout(seconds(10));
+                let paid = pay.run(&1, async |op| {
+                    // A patient second attempt.
+                    if op.attempt() > 1 {
+                        bank.answers_after(seconds(1));
+                    }
+                    Ok(bank.perform(op.key(), 3).await?)
+                });
+                paid.await
+            }),
+        )
+    };
+    let fine = with(true);
+    assert!(fine.is_fine(), "{fine}");
+    wrong(&with(false), "was done 2 times");
+}
+
+/// The bank never heard of it, and the probe says that it has.
+#[test]
+fn a_probe_that_says_happened_without_asking_is_found() {
+    let with = |lies: bool| {
+        explore(
+            CrashMatrix::new().orders(1).back_after(Duration::MAX),
+            body(move |ctx, world| async move {
+                let (mail, asks) = (world.downstream("mail"), world.downstream("mail"));
+                let tell = ctx.step("tell").reconcile(async move |op| {
+                    if lies { Ok(Probe::Happened(4)) } else { Ok(asks.find(op.key()).await?) }
+                });
+                tell.run(&1, async |op| Ok(mail.perform(op.key(), 4).await?)).await
+            }),
+        )
+    };
+    assert!(with(false).is_fine());
+    wrong(&with(true), "tell#0 is recorded as done and never happened");
+}
+
+/// A step comes before the approval, and one of its answers is lost.
+#[test]
+fn a_person_looks_again_until_there_is_something_to_decide() {
+    let matrix = CrashMatrix::new().orders(1).explore(async |world: World| {
+        let run = body(|ctx, world| async move {
+            let bank = world.downstream("bank");
+            let pay = ctx.step("pay").idempotent();
+            let paid = pay.run(&1, async |op| Ok(bank.perform(op.key(), 3).await?)).await?;
+            assert!(ctx.approval("large", &paid).await?.granted);
+            Ok(paid)
+        });
+        let code = Code { world: world.clone(), body: run };
+        let book = world.book().host(code).start().await?;
+        book.spawn::<Code>("t", ()).await?;
+        let decides = async {
+            world.settled().await;
+            while book.decide("t", "large#0", true, "user:kim", "").await.is_err() {
+                world.settled().await;
+            }
+        };
+        world.once("approves", decides).await;
+        book.wait::<Code>("t").await
+    });
+    assert!(matrix.is_fine(), "{matrix}");
 }
