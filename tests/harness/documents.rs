@@ -12,3 +12,15 @@ struct Concepts;
 
 #[doc = include_str!("../../docs/guides/crash-tests.md")]
 struct CrashTests;
+
+#[doc = include_str!("../../docs/guides/agents.md")]
+struct Agents;
+
+#[doc = include_str!("../../docs/guides/from-tulip.md")]
+struct FromTulip;
+
+#[doc = include_str!("../../docs/guides/guard.md")]
+struct GuardACall;
+
+#[doc = include_str!("../../docs/guides/from-idempotent-tools.md")]
+struct FromIdempotentTools;

@@ -32,17 +32,16 @@ impl Durable {
 
     /// Takes in records from the next one on.
     ///
-    /// # Panics
+    /// # Errors
     /// A record does not fit its thread.
-    pub fn take(&mut self, records: &[Record]) {
+    pub fn take(&mut self, records: &[Record]) -> Result<(), String> {
         if self.frozen {
-            return;
+            return Ok(());
         }
         for record in records {
-            let header = Header::parse(&record.header).expect("the header of a durable record");
-            self.history
-                .apply(&header, &record.payloads)
-                .expect("a durable record that fits its thread");
+            let header = Header::parse(&record.header).map_err(|error| error.to_string())?;
+            let applied = self.history.apply(&header, &record.payloads);
+            applied.map_err(|error| format!("a durable record does not fit: {error}"))?;
             let Some(call) = self.history.opened_at(header.call.unwrap_or(header.n)) else {
                 continue;
             };
@@ -52,8 +51,12 @@ impl Durable {
             if call.outcome.is_some() {
                 self.settled.insert(call.id.to_string());
                 self.settled.extend(call.key.as_deref().map(str::to_owned));
+                if call.terms.is_some_and(|terms| !terms.policy.has_effect()) {
+                    self.settled.insert(call.id.name.to_string());
+                }
             }
         }
+        Ok(())
     }
 
     /// Takes in no further records: those of a replay follow another end.
@@ -61,7 +64,8 @@ impl Durable {
         self.frozen = true;
     }
 
-    /// Whether the step with this id, as shown, or with this operation key is settled.
+    /// Whether the step with this id, as shown, or with this operation key, or the read of
+    /// this name, is settled.
     #[must_use]
     pub fn is_settled(&self, step: &str) -> bool {
         self.settled.contains(step)

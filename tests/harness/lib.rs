@@ -10,6 +10,8 @@
 //! way, appends) waits at a gate of the [`World`], and gates are opened in the seed's order, so
 //! that every interleaving is reachable and none costs real time.
 //!
+//! [`program`] makes random workflows and runs them.
+//!
 //! What a seed does not fix: `tokio::select!` draws its own order, and jitter and salts are drawn
 //! from the system.
 
@@ -21,12 +23,16 @@
     reason = "a harness that cannot go on stops its test"
 )]
 
+pub mod check;
 pub mod code;
+pub mod corpus;
 #[cfg(doctest)]
 mod documents;
 mod durable;
+pub mod executor;
 mod home;
 pub mod outside;
+pub mod program;
 mod random;
 mod replay;
 mod sim_disk;
@@ -34,6 +40,7 @@ mod simulation;
 pub mod watched;
 mod world;
 
+pub use check::Check;
 pub use durable::Durable;
 pub use random::Random;
 pub use sim_disk::{Change, Fault, Loss, SimDisk, Tape};

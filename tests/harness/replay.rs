@@ -21,7 +21,8 @@ pub(crate) fn records(home: &MemoryHome, thread: &ThreadId, from: Position) -> V
     items.into_iter().map(|(_, record)| record).collect()
 }
 
-/// Copies a thread's records into a new home, but for its `thread.end`.
+/// Copies a thread's records, or a part of them from the beginning, into a new home, but for its
+/// `thread.end`.
 pub(crate) fn without_end(
     workflow: &str,
     identity: &StoreIdentity,
@@ -29,15 +30,8 @@ pub(crate) fn without_end(
     records: &[Record],
 ) -> MemorySnapshot {
     let home = MemoryHome::new(MemoryOptions::new().identity(identity.clone()));
-    let row = Row {
-        workflow: workflow.into(),
-        status: Status::Running,
-        since: StoreTime(0),
-        wake_at: Some(StoreTime(0)),
-        detail: None,
-        open_doubts: 0,
-        created_at: StoreTime(0),
-    };
+    let row =
+        Row { wake_at: Some(StoreTime(0)), ..Row::new(workflow, Status::Running, StoreTime(0)) };
     let (mut at, mut held) = (0, Epoch(0));
     for record in records {
         let header = Header::parse(&record.header).expect("a header that parses");

@@ -1,6 +1,7 @@
 //! A thread's life: incarnations, crashes, and the end.
 
 use std::{
+    collections::BTreeMap,
     fmt::Debug,
     future::Future,
     sync::{Arc, Mutex},
@@ -16,7 +17,13 @@ use deedbook_journal::record::Record;
 use deedbook_memory::{LastAppend, MemoryHome, MemoryOptions, MemorySnapshot};
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{durable::Durable, home::GatedHome, random::Random, replay, world::World};
+use crate::{
+    durable::Durable,
+    home::{GatedHome, Way},
+    random::Random,
+    replay,
+    world::World,
+};
 
 /// The thread that every simulation runs.
 pub const THREAD: &str = "order-4821";
@@ -91,8 +98,10 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
         identity.namespace[..8].copy_from_slice(&seed.to_le_bytes());
         let durable = Durable::new(thread.clone(), identity.secret);
         let durable = Arc::new(Mutex::new(durable));
+        let world = World::new(seed, clock.clone());
+        world.records("", durable.clone());
         Self {
-            world: World::new(seed, clock.clone(), durable.clone()),
+            world,
             clock,
             random: Random::new(!seed),
             durable,
@@ -148,12 +157,7 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
         }
         self.catch_up(&inner);
         self.world.begin(false);
-        let home = Arc::new(GatedHome {
-            inner,
-            world: self.world.clone(),
-            gated: self.gated,
-            durable: self.durable.clone(),
-        });
+        let home = self.home(inner, self.gated, self.durable.clone());
         let round = match crash {
             Crash::AtRound(round) => round,
             _ => u64::MAX,
@@ -195,14 +199,11 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
         let records = self.records();
         let copy = replay::without_end(W::NAME, &self.identity, &self.thread, &records);
         let source = self.clock.source();
-        let durable = self.durable.lock().unwrap().clone();
-        let home = Arc::new(GatedHome {
-            inner: MemoryHome::from_snapshot(copy, source),
-            world: self.world.clone(),
-            gated: false,
-            durable: Arc::new(Mutex::new(durable)),
+        let home = self.home(MemoryHome::from_snapshot(copy, source), false, {
+            let mut durable = self.durable.lock().unwrap().clone();
+            durable.freeze();
+            Arc::new(Mutex::new(durable))
         });
-        home.durable.lock().unwrap().freeze();
         self.world.begin(true);
         let Ran::Ended(result) = self.run(&home, u64::MAX) else {
             unreachable!("nothing crashed it")
@@ -234,10 +235,25 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
         replay::records(&MemoryHome::from_snapshot(snapshot, None), &self.thread, 0)
     }
 
+    /// The identity of its journal.
+    pub(crate) fn identity(&self) -> &StoreIdentity {
+        &self.identity
+    }
+
+    fn home(&self, inner: MemoryHome, gated: bool, durable: Arc<Mutex<Durable>>) -> Arc<GatedHome> {
+        Arc::new(GatedHome {
+            inner: Arc::new(inner),
+            world: self.world.clone(),
+            gated,
+            durable: BTreeMap::from([(self.thread.clone(), durable)]),
+            way: Way::default(),
+        })
+    }
+
     fn catch_up(&self, home: &MemoryHome) {
         let mut durable = self.durable.lock().unwrap();
         let fresh = replay::records(home, &self.thread, durable.history.next());
-        durable.take(&fresh);
+        durable.take(&fresh).expect("records that fit their thread");
     }
 
     fn run(&mut self, home: &Arc<GatedHome>, crash_at: u64) -> Ran<W::Output> {
@@ -293,7 +309,7 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
         panic!(
             "no end after {ROUNDS_MAX} rounds: {:?}\n{:#?}",
             self.world.trace(),
-            home.durable.lock().unwrap().history
+            self.durable.lock().unwrap().history
         );
     }
 
@@ -337,7 +353,7 @@ impl<W: Workflow<Input: Clone, Output: Debug>> Simulation<W> {
     }
 }
 
-async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut future = std::pin::Pin::new(future);
     std::future::poll_fn(|cx| {
         Poll::Ready(match future.as_mut().poll(cx) {

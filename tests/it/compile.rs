@@ -59,7 +59,7 @@ fn package(directory: &Path, cases: &BTreeMap<String, (PathBuf, Case)>) {
     let root = root();
     let mut manifest = format!(
         "[package]\nname = \"ui\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-         [dependencies]\ndeedbook = {{ path = {:?} }}\nserde = {{ version = \"1\", features = \
+         [dependencies]\ndeedbook = {{ path = {:?}, features = [\"macros\"] }}\nserde = {{ version = \"1\", features = \
          [\"derive\"] }}\nfutures = {{ version = \"0.3\", default-features = false, features = \
          [\"std\", \"async-await\"] }}\ntokio = {{ version = \"1\", default-features = false, \
          features = [\"rt\", \"macros\"] }}\n",

@@ -158,6 +158,8 @@ impl SimDisk {
             }
         }
         state.names = state.platter.names_with_pending();
+        state.platter.take(&Op::Evict);
+        state.ops.push(Op::Evict);
     }
 
     /// Changes a file that nobody has open, as an accident would: durably.

@@ -24,6 +24,8 @@ pub(super) enum Op {
     SyncNames,
     /// A sync of the names that failed: how many first ones are durable all the same.
     FailedSyncNames(usize),
+    /// The system dropped from memory what counts as clean.
+    Evict,
 }
 
 impl Op {
@@ -37,6 +39,7 @@ impl Op {
             Self::Name(_, id) => format!("name {id:?}"),
             Self::SyncNames => "sync names".into(),
             Self::FailedSyncNames(kept) => format!("failed sync names {kept}"),
+            Self::Evict => "evict".into(),
         }
     }
 }
@@ -105,6 +108,8 @@ impl Platter {
                 self.settle_names(*kept);
                 self.clean.append(&mut self.pending);
             }
+            // Who writes the directory now does not know of them.
+            Op::Evict => self.clean.clear(),
         }
     }
 

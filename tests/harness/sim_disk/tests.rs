@@ -121,3 +121,23 @@ fn names_whose_sync_failed_become_durable_with_the_next_change() {
     disk.sync_dir(folder).unwrap();
     assert!(durable(&disk));
 }
+
+/// Whoever writes the directory after that does not know of them.
+#[test]
+fn names_whose_sync_failed_are_gone_for_good_where_the_system_drops_them() {
+    let disk = SimDisk::default();
+    file(&disk);
+    disk.sync_dir(Path::new("/sim")).unwrap();
+    let (b, c) = (PathBuf::from("/sim/b"), PathBuf::from("/sim/c"));
+    disk.link(Path::new(A), &b).unwrap();
+    let seed = (0..).find(|seed| Random::new(*seed).index(2) == 0);
+    disk.fail(disk.tried().len(), Fault::Device, false, seed.unwrap());
+    assert!(disk.sync_dir(Path::new("/sim")).is_err());
+    disk.mend();
+    disk.evict();
+    assert!(!disk.names().contains(&b));
+    disk.link(Path::new(A), &c).unwrap();
+    disk.sync_dir(Path::new("/sim")).unwrap();
+    let image = disk.after_power_loss(disk.operations(), Loss::Everything, &mut Random::new(1));
+    assert!(image.names().contains(&c) && !image.names().contains(&b));
+}

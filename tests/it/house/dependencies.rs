@@ -112,6 +112,19 @@ fn the_core_asks_for_few_features() {
     assert!(tokio.is_subset(&known), "tokio with {:?}", &tokio - &known);
 }
 
+/// No account, no service, nothing that is sent anywhere: whoever adds the core adds no crate and
+/// no feature that could open a connection.
+#[test]
+fn i33_the_core_reaches_no_network() {
+    let core = core();
+    let names: BTreeSet<&str> = core.iter().map(|c| c.name.as_str()).collect();
+    for unwanted in ["mio", "socket2", "hyper", "reqwest", "ureq", "rustls", "native-tls", "h2"] {
+        assert!(!names.contains(unwanted), "{unwanted} is in the core");
+    }
+    let tokio = core.iter().find(|c| c.name == "tokio").unwrap();
+    assert!(!tokio.features.contains("net"));
+}
+
 #[test]
 fn redb_is_pinned_and_used_by_the_journal_only() {
     let mut users = Vec::new();

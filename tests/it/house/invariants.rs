@@ -74,10 +74,12 @@ const BANS: &[Ban] = &[
 
 /// Who may switch off the ban on clock, sleep, spawn and randomness (`clippy.toml`), and why.
 const OWNERS: &[(&str, &str)] = &[
+    ("agent/script/src/server.rs", "a script plays in real time"),
     ("checkpointers/memory/src/home.rs", "draws the identity of a store"),
     ("examples/", "an example is a program of its own, with real processes in real time"),
     ("benches/watch.rs", "measures real time"),
     ("cli/", "a tool runs in real time"),
+    ("control/", "draws names of sockets and ids of messages; its tests run both sides"),
     ("journal/src/embedded/", "the built-in home owns its disk, its clock and its threads"),
     ("runtime/src/clock.rs", "owns the clock and waiting"),
     ("runtime/src/random.rs", "owns randomness"),

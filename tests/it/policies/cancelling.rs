@@ -1,10 +1,14 @@
-//! S47: cancelling a thread whose step is in flight.
+//! S47: cancelling a thread whose step is in flight, and shutting down meanwhile.
 
 use std::time::Duration;
 
-use deedbook::{ErrorKind, PolicyKind, Resolution, Status};
-use deedbook_journal::record::Kind;
-use harness::outside::{Does, Outside};
+use deedbook::{Checkpointer, ErrorKind, PolicyKind, Resolution, Status, ThreadId, VirtualClock};
+use deedbook_journal::record::{Header, Kind};
+use deedbook_memory::MemoryHome;
+use harness::{
+    code,
+    outside::{Does, Outside},
+};
 
 use super::{Once, Plan, Rig, T, plan};
 
@@ -110,4 +114,39 @@ async fn a_read_leaves_no_doubt() {
     cancel(&rig).await;
     rig.life().pass(Duration::from_secs(31)).await;
     rig.until(Status::Cancelled).await;
+}
+
+/// While a body came to its end in a shutdown, an attempt whose time had come was begun, given
+/// back, and begun again, for as long as the shutdown waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_that_waits_for_a_body_begins_no_attempt() {
+    let clock = VirtualClock::new();
+    let outside = Outside::that([Does::Waits(1), Does::NotApplied]);
+    let (life, _) = code::life(&clock, &outside, |ctx, outside| async move {
+        let (waits, fails) = (ctx.branch("waits"), ctx.branch("fails"));
+        let other = outside.clone();
+        let one = waits.step("pay").idempotent().run(&1, async move |op| outside.send(op).await);
+        let two = fails.step("pay").idempotent().run(&2, async move |op| other.send(op).await);
+        let (one, two) = tokio::join!(one, two);
+        Ok(vec![one?, two?])
+    })
+    .await;
+    life.book.spawn::<code::Code>(T, ()).await.unwrap();
+    while life.count(T, Kind::StepFail).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let book = life.book.clone();
+    let shutdown = async { tokio::time::timeout(Duration::from_secs(20), book.shutdown()).await };
+    let outside = async {
+        life.settle().await;
+        clock.advance(Duration::from_secs(1));
+        life.settle().await;
+        outside.let_go();
+    };
+    let (ended, ()) = tokio::join!(shutdown, outside);
+    ended.expect("it makes no end").unwrap();
+    let home = MemoryHome::from_snapshot(life.crash(), None);
+    let records = home.read(&ThreadId::new(T).unwrap(), 0, usize::MAX).await.unwrap().items;
+    let kinds = records.iter().map(|(_, record)| Header::parse(&record.header).unwrap().kind);
+    assert_eq!(kinds.filter(|kind| *kind == Kind::StepIntent).count(), 2);
 }

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use deedbook_journal::{
     checkpointer::{Append, Checkpointer, Claim, Filter, StoreError},
-    embedded::{CreateError, CreateOptions, Embedded, OpenError, OpenOptions},
+    embedded::{
+        BackupError, CompactError, CreateError, CreateOptions, Embedded, OpenError, OpenOptions,
+    },
     id::{StoreTime, ThreadId},
     pen::{Draft, Pen},
     record::{Kind, RecordHash, Role},
@@ -82,6 +84,30 @@ pub fn open_verified(disk: &SimDisk) -> Result<Embedded, OpenError> {
     Embedded::open(Path::new(BOOK), options(disk).verify_pages(true))
 }
 
+/// Opens a copy of the journal.
+///
+/// # Errors
+/// As [`Embedded::open`].
+pub fn open_copy(disk: &SimDisk, path: &Path) -> Result<Embedded, OpenError> {
+    Embedded::open(path, options(disk))
+}
+
+/// Makes a copy of the journal.
+///
+/// # Errors
+/// As [`Embedded::backup`].
+pub fn backup(book: &Embedded, path: &Path) -> Result<(), BackupError> {
+    wait(book.backup(path, |_| {})).map(drop)
+}
+
+/// Compacts the journal, which nobody has open.
+///
+/// # Errors
+/// As [`Embedded::compact`].
+pub fn compact(disk: &SimDisk) -> Result<(), CompactError> {
+    Embedded::compact(BOOK, &options(disk), |_| {}).map(drop)
+}
+
 /// Makes the journal.
 ///
 /// # Errors
@@ -100,15 +126,7 @@ pub fn create_as(disk: &SimDisk, log_id: [u8; 16]) -> Result<Embedded, CreateErr
 }
 
 fn row(status: Status) -> Row {
-    Row {
-        workflow: "refund".into(),
-        status,
-        since: StoreTime(1),
-        wake_at: None,
-        detail: None,
-        open_doubts: 0,
-        created_at: StoreTime(1),
-    }
+    Row::new("refund", status, StoreTime(1))
 }
 
 /// The right to write to a thread, and an append without records.

@@ -7,8 +7,7 @@ use harness::{Change, Fault, Loss, Random, SimDisk};
 use crate::{
     book::{Model, everything, pen, wait, write},
     crew::{Crew, Tally},
-    look::{Wanted, Wrong, look, unpanicked},
-    power::note,
+    look::{Wanted, Wrong, look, tried},
     work::{Interrupted, Trouble, Work},
 };
 
@@ -30,7 +29,9 @@ const PARTS: usize = 14;
 /// Parts of what the next process does.
 const PARTS_AFTER: usize = 4;
 /// At how many operations of the next process power is lost, in each run.
-const LOSSES: usize = 3;
+const LOSSES: usize = 4;
+/// Every other time it is lost within so many: then what was found is brought in order.
+const FIRST: usize = 24;
 
 impl Case {
     /// The command that runs it again.
@@ -78,14 +79,7 @@ pub fn cases(seed: u64) -> Vec<Case> {
 #[must_use]
 pub fn run(crew: &Crew, cases: &[Case]) -> Tally {
     crew.run("fault", cases, |case, tally| {
-        tally.at(&case.again());
-        tally.count("runs");
-        let mut counts = Tally::default();
-        let ran = unpanicked(|| one(case, &mut counts));
-        tally.merge(counts);
-        if let Err(wrong) = ran {
-            note(tally, &case.again(), "", &wrong);
-        }
+        tried(tally, "runs", &case.again(), |counts| one(case, counts));
     })
 }
 
@@ -161,6 +155,9 @@ impl Left {
             Trouble::Store(StoreError::Unknown { .. }) => "unknown",
             Trouble::Store(StoreError::Failed { .. }) => "failed",
             Trouble::Store(error) => return Err(unclear(error)),
+            Trouble::Backup(_) => "not backed up",
+            Trouble::Compact(_) => "not compacted",
+            Trouble::Unfenced => return Err(unclear(&stopped.trouble)),
         });
         let text = stopped.trouble.to_string();
         let said = text.contains("os error 5") || text.contains("os error 28");
@@ -219,8 +216,9 @@ fn goes_on(
     ran.map_err(|stopped| Wrong::Unopenable(format!("later: {}", stopped.trouble)))?;
     work.stop();
     let behind = disk.operations();
-    for _ in 0..LOSSES {
-        let at = from + random.index(behind - from + 1);
+    for k in 0..LOSSES {
+        let span = behind - from + 1;
+        let at = from + random.index(if k % 2 == 0 { span } else { span.min(FIRST) });
         lose_power(&work, left, at, random, tally)?;
     }
     lose_power(&work, left, behind, random, tally)

@@ -6,8 +6,7 @@ use harness::{Loss, Random, SimDisk};
 use crate::{
     crew::{Crew, Tally},
     fault::{Left, is_dead, reopened},
-    look::{Wanted, Wrong, look, unpanicked},
-    power::note,
+    look::{Wanted, Wrong, look, tried},
     work::Work,
 };
 
@@ -23,14 +22,7 @@ const OPERATIONS: u64 = 60;
 pub fn run(crew: &Crew, seeds: &[u64]) -> Tally {
     crew.run("gate", seeds, |seed, tally| {
         let again = format!("deedbook-simulation gate --seed {seed}");
-        tally.at(&again);
-        tally.count("seeds");
-        let mut counts = Tally::default();
-        let ran = unpanicked(|| one(*seed, &mut counts));
-        tally.merge(counts);
-        if let Err(wrong) = ran {
-            note(tally, &again, "", &wrong);
-        }
+        tried(tally, "seeds", &again, |counts| one(*seed, counts));
     })
 }
 

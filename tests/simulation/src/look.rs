@@ -10,7 +10,10 @@ use std::{
 use deedbook_journal::{checkpointer::Checkpointer, embedded::OpenError};
 use harness::SimDisk;
 
-use crate::book::{Model, create, everything, one_more, open, wait};
+use crate::{
+    book::{Model, create, everything, one_more, open, wait},
+    crew::Tally,
+};
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -102,6 +105,33 @@ fn other(found: &Model, allowed: &[&Model]) -> Wrong {
     let wanted: Vec<_> = allowed.iter().map(|model| model.records().to_string()).collect();
     let wanted = wanted.join(" or ");
     Wrong::Other(format!("{} records are there, and must be {wanted}", found.records()))
+}
+
+/// Runs a case: counts it, and notes what is wrong in it under the command that runs it again.
+pub(crate) fn tried(
+    tally: &mut Tally,
+    counted: &'static str,
+    again: &str,
+    case: impl FnOnce(&mut Tally) -> Result<(), Wrong>,
+) {
+    tally.at(again);
+    tally.count(counted);
+    let mut counts = Tally::default();
+    let ran = unpanicked(|| case(&mut counts));
+    tally.merge(counts);
+    if let Err(wrong) = ran {
+        note(tally, again, "", &wrong);
+    }
+}
+
+/// Counts what is wrong as what it is.
+pub(crate) fn note(tally: &mut Tally, again: &str, how: &str, wrong: &Wrong) {
+    tally.count(match wrong {
+        Wrong::Unopenable(_) => "unopenable",
+        Wrong::Other(_) => "other than acknowledged",
+        Wrong::Panic(_) => "panics",
+    });
+    tally.fail(again, format!("{how}: {wrong}"));
 }
 
 /// Runs something whose panics are findings.

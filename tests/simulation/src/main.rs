@@ -3,33 +3,38 @@
 use std::{
     fs,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
 };
 
 use clap::{Args, Parser, Subcommand};
+use deedbook::{PolicyKind, planted::Broken as BrokenInRuntime};
 use deedbook_journal::embedded::planted::Broken;
 use deedbook_simulation::{
-    book,
+    book, close,
     crew::{Crew, Tally},
     damage::{self, Stride, Which, apart},
+    executor,
     fault::{self, Case},
-    gate, planted,
-    planted::Rig,
+    figures::Figures,
+    gate, kill, planted,
+    planted::{Rig, Rule},
     power,
     report::Report,
     size::Size,
 };
-use harness::Fault;
+use harness::{Fault, corpus::Recorded};
 
 const EXAMPLES: &str = "\
 Examples:
-  deedbook-simulation                          everything, in the full size
+  deedbook-simulation                          everything, in the standard size
+  deedbook-simulation --full                   everything, for a night
   deedbook-simulation --size reduced --json    a little of everything, for a program
   deedbook-simulation power --seed 3           every operation of one work
   deedbook-simulation power --seed 3 --at 117  one crash point, as a failure names it
-  deedbook-simulation planted                  which rig notices which broken rule
+  deedbook-simulation kill --seed 3 --policy read  one workflow, killed at its points
+  deedbook-simulation planted --every-rig      which rig notices which broken rule
 
 Ends with 0 if nothing is wrong, with 1 if something is, with 3 if a case did not end.";
 
@@ -40,9 +45,19 @@ struct Arguments {
     /// What to try; everything if nothing is said.
     #[command(subcommand)]
     what: Option<What>,
-    /// How much: reduced, full or nightly.
-    #[arg(long, global = true, default_value = "full", value_parser = size, value_name = "SIZE")]
+    /// How much: reduced, standard or full.
+    #[arg(
+        long,
+        global = true,
+        default_value = "standard",
+        default_value_if("full", "true", "full"),
+        value_parser = size,
+        value_name = "SIZE"
+    )]
     size: Size,
+    /// A night's work, as `--size full`.
+    #[arg(long, global = true)]
+    full: bool,
     /// Workers; as many as there are processors if nothing is said.
     #[arg(long, global = true, value_name = "N")]
     workers: Option<usize>,
@@ -72,6 +87,15 @@ enum What {
     },
     /// Every operation fails, the process ends, another one goes on, and power is lost.
     Fault(FaultArguments),
+    /// Every operation of a close fails, and power is lost while another process begins.
+    Close {
+        /// Only this operation.
+        #[arg(long, requires = "way")]
+        at: Option<usize>,
+        /// What a failing sync leaves.
+        #[arg(long, requires = "at")]
+        way: Option<u64>,
+    },
     /// Syncs fail in one process after the other, and then power is lost.
     Gate {
         /// Only this life.
@@ -80,8 +104,44 @@ enum What {
     },
     /// Bytes change under a journal that nobody has open.
     Damage(DamageArguments),
-    /// Rules are broken on purpose: which rig notices?
-    Planted,
+    /// Real processes are killed at marked points, and others recover what they leave.
+    Kill(KillArguments),
+    /// Records a corpus of histories into a new file; see tests/it/histories.rs.
+    Histories {
+        /// A file that is not there.
+        #[arg(long)]
+        to: PathBuf,
+    },
+    /// One life, for `kill`.
+    #[command(hide = true)]
+    Life(LifeArguments),
+    /// Threads in several processes, on a clock that a seed turns.
+    Executor {
+        /// Only this life; or the first one.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// So many lives from there on.
+        #[arg(long, requires = "seed")]
+        count: Option<u64>,
+        /// Break a rule of the runtime.
+        #[arg(long, requires = "seed", hide = true, value_parser = broken_in_runtime)]
+        plant: Option<BrokenInRuntime>,
+    },
+    /// Print what pages tell of a run, from the report that it wrote.
+    Figures {
+        /// What `report --json --write FILE` has written.
+        #[arg(default_value = "docs/reference/crashes.json")]
+        from: PathBuf,
+    },
+    /// Rules are broken on purpose: does the rig notice that must?
+    Planted {
+        /// Only this rule.
+        #[arg(long, value_parser = rule)]
+        rule: Option<Rule>,
+        /// Ask every rig.
+        #[arg(long)]
+        every_rig: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -125,9 +185,46 @@ struct DamageArguments {
     plant: Option<Broken>,
 }
 
+#[derive(Debug, Args)]
+struct KillArguments {
+    /// Only this work.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only under this policy: read, idempotent, reconcile or at_most_once.
+    #[arg(long, value_parser = policy)]
+    policy: Option<PolicyKind>,
+    /// Only at these points, in one life after the other; or nowhere.
+    #[arg(long, requires = "seed", value_delimiter = ',', value_name = "POINT, …")]
+    point: Option<Vec<String>>,
+    /// Where files are put; in memory, where the system has a place for that.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct LifeArguments {
+    #[arg(long)]
+    folder: PathBuf,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long, value_parser = policy)]
+    policy: PolicyKind,
+    #[arg(long)]
+    point: Option<String>,
+    #[arg(long)]
+    settle: bool,
+    #[arg(long, value_parser = rule)]
+    plant: Option<Rule>,
+}
+
+fn policy(word: &str) -> Result<PolicyKind, String> {
+    let found = PolicyKind::from_word(word);
+    found.ok_or_else(|| "it is read, idempotent, reconcile or at_most_once".into())
+}
+
 fn size(name: &str) -> Result<Size, String> {
     let found = Size::all().into_iter().find(|size| size.name == name);
-    found.ok_or_else(|| "it is reduced, full or nightly".into())
+    found.ok_or_else(|| "it is reduced, standard or full".into())
 }
 
 fn way(name: &str) -> Result<Fault, String> {
@@ -149,6 +246,16 @@ fn broken(name: &str) -> Result<Broken, String> {
     found.ok_or_else(|| "there is no such rule".into())
 }
 
+fn broken_in_runtime(name: &str) -> Result<BrokenInRuntime, String> {
+    let found = BrokenInRuntime::ALL.into_iter().find(|fault| format!("{fault:?}") == name);
+    found.ok_or_else(|| "there is no such rule".into())
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    let found = Rule::all().into_iter().find(|rule| format!("{rule:?}") == name);
+    found.ok_or_else(|| "there is no such rule".into())
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
@@ -166,6 +273,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut crew = Crew::new(!arguments.quiet);
     crew.workers = arguments.workers.unwrap_or(crew.workers).max(1);
     let mut report = Report::default();
+    // Told before the work, which may be long.
+    if let Some(path) = &arguments.write {
+        let writable = fs::OpenOptions::new().append(true).create(true).open(path);
+        writable.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    }
     match arguments.what.as_ref().unwrap_or(&What::Report) {
         What::Damage(damage) if damage.lines => {
             let (which, cases) = one_damage(damage, &arguments.size)?;
@@ -173,11 +285,30 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
             apart::serve(which, stride, cases, damage.plant, opening(damage))?;
             return Ok(true);
         }
+        What::Histories { to } => return record(to).map(|()| true),
+        What::Figures { from } => {
+            let text = Figures::read(from)?.text();
+            io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())?;
+            return Ok(true);
+        }
+        What::Life(life) => {
+            let LifeArguments { folder, seed, policy, point, settle, plant } = life;
+            let told = kill::Told {
+                folder: folder.clone(),
+                seed: *seed,
+                policy: *policy,
+                point: point.clone(),
+                settle: *settle,
+                plant: *plant,
+            };
+            return kill::live(&told).map(|_| true);
+        }
         What::Report => {
-            report.full = arguments.size.name == "full";
+            report.counts = arguments.size.name == "standard";
             let whole = [
                 What::Power { seed: None, at: None },
                 What::Fault(FaultArguments { seed: None, at: None, way: None, and_later: false }),
+                What::Close { at: None, way: None },
                 What::Gate { seed: None },
                 What::Damage(DamageArguments {
                     journal: None,
@@ -188,11 +319,19 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
                     verified: false,
                     plant: None,
                 }),
-                What::Planted,
+                What::Kill(KillArguments { seed: None, policy: None, point: None, folder: None }),
+                What::Executor { seed: None, count: None, plant: None },
+                What::Planted { rule: None, every_rig: false },
             ];
             whole.iter().try_for_each(|what| one(what, &crew, &arguments.size, &mut report))?;
         }
-        what => one(what, &crew, &arguments.size, &mut report)?,
+        what => {
+            one(what, &crew, &arguments.size, &mut report)?;
+            // A set that is empty has nothing wrong in it either.
+            if report.is_empty() {
+                return Err("nothing was tried: there is no such case".into());
+            }
+        }
     }
     let text = if arguments.json { format!("{:#}\n", report.json()) } else { report.text() };
     let failed = |error: io::Error| error.to_string();
@@ -207,16 +346,33 @@ fn one(what: &What, crew: &Crew, size: &Size, report: &mut Report) -> Result<(),
     let since = now();
     let mut add = |rig, tally| report.rigs.push((rig, tally, since.elapsed()));
     match what {
-        What::Report => {}
+        What::Report | What::Life(_) | What::Histories { .. } | What::Figures { .. } => {}
         What::Power { seed, at } => {
             let seeds = seeds(*seed, size.power_seeds);
             add(Rig::Power, power::run(crew, &seeds, size.power, *at));
         }
         What::Fault(fault) => add(Rig::Fault, fault::run(crew, &cases(fault, size))),
+        What::Close { at, way } => {
+            let one = at.zip(*way).map(|(at, way)| vec![close::Case { at, way }]);
+            add(Rig::Close, close::run(crew, &one.unwrap_or_else(close::cases)));
+        }
         What::Gate { seed } => add(Rig::Gate, gate::run(crew, &seeds(*seed, size.gate_seeds))),
         What::Damage(damage) => add(Rig::Damage, damaged(damage, crew, size)?),
-        What::Planted => {
-            report.matrix = planted::matrix(crew, &program()?)?;
+        What::Kill(kill) => {
+            let tally = kill::run(crew, &program()?, &plan(kill, size));
+            let killed = tally.of("kills") > 0 || !tally.failures.is_empty();
+            if let Some(points) = kill.point.as_ref().filter(|_| !killed) {
+                return Err(format!("no life comes to {}", points.join(", ")));
+            }
+            add(Rig::Kill, tally);
+        }
+        What::Executor { seed, count, plant } => {
+            let all = seed.map_or(size.executor_seeds, |_| count.unwrap_or(1));
+            add(Rig::Executor, executor::with(crew, seed.unwrap_or(0), all, *plant));
+        }
+        What::Planted { rule, every_rig } => {
+            let rules = rule.map_or_else(Rule::all, |rule| vec![rule]);
+            report.matrix = planted::matrix(crew, &program()?, &rules, *every_rig)?;
         }
     }
     Ok(())
@@ -235,6 +391,18 @@ fn cases(fault: &FaultArguments, size: &Size) -> Vec<Case> {
             && fault.way.is_none_or(|wanted| (wanted, fault.and_later) == (way, and_later))
     });
     chosen.collect()
+}
+
+fn plan(kill: &KillArguments, size: &Size) -> kill::Plan {
+    let whole = kill::Plan::of(size.kill);
+    let points = kill.point.clone();
+    kill::Plan {
+        seeds: seeds(kill.seed, size.kill.seeds),
+        policies: kill.policy.map_or_else(|| whole.policies.clone(), |policy| vec![policy]),
+        points: points.map(|all| all.iter().map(|point| point.trim().to_owned()).collect()),
+        folder: kill.folder.clone().unwrap_or_else(|| whole.folder.clone()),
+        ..whole
+    }
 }
 
 fn stride(damage: &DamageArguments, size: &Size) -> Stride {
@@ -261,6 +429,13 @@ fn damaged(damage: &DamageArguments, crew: &Crew, size: &Size) -> Result<Tally, 
     }
     let all = damage.journal.map_or_else(|| Which::ALL.to_vec(), |which| vec![which]);
     apart::run(crew, &program()?, &all, stride, None)
+}
+
+/// A corpus is frozen: no file is ever written over.
+fn record(to: &Path) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", to.display());
+    let mut file = fs::File::create_new(to).map_err(failed)?;
+    file.write_all(&Recorded::to_file(&Recorded::corpus())).map_err(failed)
 }
 
 fn program() -> Result<PathBuf, String> {

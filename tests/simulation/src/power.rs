@@ -5,7 +5,7 @@ use harness::{Loss, Random};
 use crate::{
     book::Model,
     crew::{Crew, Tally},
-    look::{Wanted, Wrong, look},
+    look::{Wanted, look, note, unpanicked},
     work::{Interrupted, Work},
 };
 
@@ -135,6 +135,10 @@ impl Swept<'_> {
             Ok(found) => found,
             Err(wrong) => return note(tally, &command, &format!("{loss:?}"), &wrong),
         };
+        match unpanicked(|| self.work.copies(&image, at, random.once_in(8))) {
+            Ok(whole) => tally.add("whole backups", whole),
+            Err(wrong) => return note(tally, &command, &format!("{loss:?}"), &wrong),
+        }
         if !random.once_in(self.sweep.again) {
             return;
         }
@@ -152,14 +156,4 @@ impl Swept<'_> {
             note(tally, &command, &how, &wrong);
         }
     }
-}
-
-/// Counts what is wrong as what it is.
-pub(crate) fn note(tally: &mut Tally, again: &str, how: &str, wrong: &Wrong) {
-    tally.count(match wrong {
-        Wrong::Unopenable(_) => "unopenable",
-        Wrong::Other(_) => "other than acknowledged",
-        Wrong::Panic(_) => "panics",
-    });
-    tally.fail(again, format!("{how}: {wrong}"));
 }

@@ -20,13 +20,20 @@ pub struct Report {
     pub rigs: Vec<(Rig, Tally, Duration)>,
     /// Which rig notices which broken rule.
     pub matrix: Vec<Row>,
-    /// Whether the size is the full one, so that [`Size::floors`] hold.
-    pub full: bool,
+    /// Whether the size is the standard one, so that [`Size::floors`] hold.
+    pub counts: bool,
 }
 
 impl Report {
     fn tally(&self, rig: &str) -> Option<&Tally> {
         self.rigs.iter().find(|(of, ..)| of.name() == rig).map(|(_, tally, _)| tally)
+    }
+
+    /// Whether nothing was tried.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let tried = |tally: &Tally| tally.counts.values().any(|times| *times > 0);
+        self.matrix.is_empty() && !self.rigs.iter().any(|(_, tally, _)| tried(tally))
     }
 
     /// Everything that is wrong, a line each.
@@ -43,7 +50,7 @@ impl Report {
         }
         for (rig, what, least) in Size::floors() {
             let tried = self.tally(rig).map(|tally| tally.of(what));
-            if let Some(tried) = tried.filter(|tried| self.full && *tried < least) {
+            if let Some(tried) = tried.filter(|tried| self.counts && *tried < least) {
                 problems.push(format!("{rig}: {tried} {what}, and must be {least}"));
             }
         }
@@ -71,10 +78,11 @@ impl Report {
             let _ = writeln!(out, "| --- | {} |", [":-:"; Rig::ALL.len()].join(" | "));
         }
         for row in &self.matrix {
-            let cell = |(rig, noticed): (Rig, bool)| match (noticed, rig == row.by) {
-                (true, true) => "**noticed**",
-                (true, false) => "noticed",
-                (false, _) => "",
+            let cell = |(rig, noticed): (Rig, Option<bool>)| match (noticed, rig == row.by) {
+                (Some(true), true) => "**noticed**",
+                (Some(true), false) => "noticed",
+                (Some(false), _) => "",
+                (None, _) => "not asked",
             };
             let cells = Rig::ALL.into_iter().zip(row.noticed).map(cell);
             let cells: Vec<_> = cells.collect();
@@ -102,7 +110,8 @@ impl Report {
             })
         };
         let row = |row: &Row| {
-            let noticed = Rig::ALL.into_iter().zip(row.noticed).filter(|(_, noticed)| *noticed);
+            let noticed =
+                Rig::ALL.into_iter().zip(row.noticed).filter(|(_, noticed)| *noticed == Some(true));
             json!({
                 "broken": format!("{:?}", row.fault),
                 "noticed_by": noticed.map(|(rig, _)| rig.name()).collect::<Vec<_>>(),
@@ -118,7 +127,7 @@ impl Report {
 }
 
 /// A number with its thousands apart.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (k, digit) in digits.chars().enumerate() {

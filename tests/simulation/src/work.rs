@@ -1,19 +1,26 @@
 //! A seed's life of a journal, and what must be there after each part of it.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use deedbook_journal::{
     checkpointer::{Checkpointer, Message, StoreError},
-    embedded::{CreateError, Embedded, OpenError},
+    embedded::{BackupError, CompactError, CreateError, Embedded, OpenError},
     id::{MessageId, ThreadId},
     record::Role,
 };
 use harness::{Random, SimDisk};
 
-use crate::book::{BOOK, Model, create, end, everything, open, pen, wait, write};
+use crate::book::{self, BOOK, Model, create, end, everything, open, open_copy, pen, wait, write};
+use crate::look::Wrong;
 
 /// Longer than it takes an idle log to be marked.
 const REST: Duration = Duration::from_millis(350);
+
+/// For so many operations a backup counts as being made.
+const JUST_MADE: usize = 20;
 
 /// A part of a work that was acknowledged.
 #[derive(Debug, Clone)]
@@ -35,6 +42,12 @@ pub enum Trouble {
     Open(OpenError),
     /// A call failed.
     Store(StoreError),
+    /// A backup could not be made.
+    Backup(BackupError),
+    /// It could not be compacted.
+    Compact(CompactError),
+    /// Who had lost the right to write could write.
+    Unfenced,
 }
 
 impl std::fmt::Display for Trouble {
@@ -43,6 +56,9 @@ impl std::fmt::Display for Trouble {
             Self::Create(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
+            Self::Backup(error) => error.fmt(f),
+            Self::Compact(error) => error.fmt(f),
+            Self::Unfenced => f.write_str("a record of an owner that lost its thread was taken"),
         }
     }
 }
@@ -51,6 +67,19 @@ impl From<StoreError> for Trouble {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
+}
+
+/// A backup that was made.
+#[derive(Debug, Clone)]
+pub struct Copied {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The number of operations when it was begun.
+    pub begun: usize,
+    /// The number of operations when it was acknowledged.
+    pub done: usize,
+    /// What must be in it.
+    pub model: Model,
 }
 
 /// A part that failed.
@@ -73,6 +102,8 @@ pub struct Work {
     pub model: Model,
     /// The parts, one behind the other.
     pub parts: Vec<Part>,
+    /// The backups.
+    pub copies: Vec<Copied>,
     /// How many messages were sent.
     pub messages: u8,
     random: Random,
@@ -114,6 +145,7 @@ impl Work {
             book: Some(book),
             parts: vec![Part { begun, done: disk.operations(), model: model.clone() }],
             model,
+            copies: Vec::new(),
             messages,
             random: Random::new(seed),
             wrote: false,
@@ -150,10 +182,13 @@ impl Work {
     pub fn part(&mut self) -> Result<(), Interrupted> {
         let begun = self.disk.operations();
         let mut next = self.model.clone();
-        let done = match self.random.below(20) {
-            0 => self.reopen(),
-            1 => self.erase(&mut next),
-            2..=5 => self.post(&mut next),
+        let done = match self.random.below(40) {
+            0..=3 => self.reopen(),
+            4..=5 => self.erase(&mut next),
+            6..=12 => self.post(&mut next),
+            13 => self.back_up(),
+            14 => self.compact(),
+            15..=17 => self.is_fenced(),
             _ => self.append(&mut next),
         };
         self.ended(begun, next, done)
@@ -299,10 +334,56 @@ impl Work {
         Ok(())
     }
 
+    /// A copy under a new name. Of a journal that is clean, so that one thread does all operations
+    /// and they come in the seed's order.
+    fn back_up(&mut self) -> Result<(), Trouble> {
+        self.reopen_closed()?;
+        let begun = self.disk.operations();
+        // No other process of this disk has made one of this name.
+        let path = PathBuf::from(format!("/sim/copy{begun}.redb"));
+        book::backup(self.book(), &path).map_err(Trouble::Backup)?;
+        let (done, model) = (self.disk.operations(), self.model.clone());
+        self.copies.push(Copied { path, begun, done, model });
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<(), Trouble> {
+        wait(self.book().close())?;
+        self.stop();
+        book::compact(&self.disk).map_err(Trouble::Compact)?;
+        self.disk.unlock();
+        self.book = Some(open(&self.disk).map_err(Trouble::Open)?);
+        Ok(())
+    }
+
+    /// Somebody else takes a thread, and who had it is refused.
+    fn is_fenced(&mut self) -> Result<(), Trouble> {
+        let id = self.some_thread();
+        if !self.model.0.contains_key(&id) {
+            return Ok(());
+        }
+        let (mut lost, mut append) = wait(pen(self.book(), &id))?;
+        let _taken = wait(pen(self.book(), &id))?;
+        write(&mut lost, &mut append, b"late");
+        self.wrote = true;
+        match wait(self.book().append(vec![append])).remove(0) {
+            Err(StoreError::Fenced { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Err(Trouble::Unfenced),
+        }
+    }
+
+    fn reopen_closed(&mut self) -> Result<(), Trouble> {
+        wait(self.book().close())?;
+        self.stop();
+        self.book = Some(open(&self.disk).map_err(Trouble::Open)?);
+        Ok(())
+    }
+
     /// The process ends, with or without a close, and another one goes on.
     fn reopen(&mut self) -> Result<(), Trouble> {
         if self.random.once_in(2) {
-            wait(self.book().close())?;
+            return self.reopen_closed();
         }
         self.stop();
         self.book = Some(open(&self.disk).map_err(Trouble::Open)?);
@@ -322,6 +403,36 @@ impl Work {
         let acknowledged = self.parts.iter().take_while(|part| part.done <= operations).count();
         let first = acknowledged.saturating_sub(1);
         self.parts.iter().skip(first).take(2).map(|part| &part.model).collect()
+    }
+
+    /// Whether each backup that is on a disk behind so many operations is whole, and each that was
+    /// acknowledged is there: how many are. All of them, or only
+    /// those that are being made: an old one is not touched any more.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn copies(&self, image: &SimDisk, operations: usize, all: bool) -> Result<u64, Wrong> {
+        let begun = self.copies.iter().filter(|copy| copy.begun <= operations);
+        let begun = begun.filter(|copy| all || operations <= copy.done + JUST_MADE);
+        let mut whole = 0;
+        for Copied { path, done, model, .. } in begun {
+            let of = path.display();
+            if !image.names().contains(path) {
+                if *done <= operations {
+                    return Err(Wrong::Unopenable(format!("{of} has lost its name")));
+                }
+                continue;
+            }
+            let failed = |why: String| Wrong::Unopenable(format!("{of}: {why}"));
+            let copy = open_copy(image, path).map_err(|error| failed(error.to_string()))?;
+            let found = wait(everything(&copy)).map_err(|error| failed(error.to_string()))?;
+            if found != *model {
+                let (there, wanted) = (found.records(), model.records());
+                return Err(Wrong::Other(format!("{of} has {there} records of {wanted}")));
+            }
+            whole += 1;
+        }
+        Ok(whole)
     }
 
     /// The number of operations behind which the journal was there.

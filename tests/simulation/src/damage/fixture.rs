@@ -7,7 +7,7 @@ use harness::{Loss, Random, SimDisk};
 
 use super::is_log;
 use crate::{
-    book::{Model, Thread, create_as, one_more, wait},
+    book::{BOOK, Model, Thread, create_as, one_more, wait},
     work::{Interrupted, Work},
 };
 
@@ -16,6 +16,13 @@ const PARTS: usize = 40;
 const SEED: u64 = 6;
 /// What a frame begins with.
 const FRAME: &[u8] = b"DBWF";
+/// Before its body.
+const FRAME_HEADER: usize = 104;
+/// Where a frame says how long its body is.
+const FRAME_LENGTH: Range<usize> = 8..12;
+/// Where a frame has its generation, and where a file has it.
+const FRAME_GENERATION: Range<usize> = 16..24;
+const GENERATION: Range<usize> = 40..48;
 
 /// What became of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +67,8 @@ pub struct Fixture {
     pub(super) files: Vec<PathBuf>,
     /// A log of another journal.
     pub(super) foreign: Vec<u8>,
-    /// Where the last frame stands in the log.
-    pub(super) last_frame: Option<Range<usize>>,
+    /// The file that the last frame is in, and where.
+    pub(super) last_frame: Option<(usize, Range<usize>)>,
 }
 
 impl Fixture {
@@ -96,8 +103,10 @@ impl Fixture {
         tape.forward(disk.operations());
         let image = tape.image(Loss::Nothing, &mut random).0;
         let mut files = image.names();
+        // Backups are journals of their own.
+        files.retain(|file| file.to_string_lossy().starts_with(BOOK));
         files.sort_by_key(|file| is_log(file));
-        let last_frame = files.get(1).and_then(|log| last_frame(&image.read(log)?));
+        let last_frame = last_frame(&image, &files);
         let earlier = work.parts.iter().map(|part| part.model.clone()).collect();
         let model = work.model.clone();
         work.stop();
@@ -117,10 +126,25 @@ impl Fixture {
     }
 }
 
-fn last_frame(log: &[u8]) -> Option<Range<usize>> {
-    let start = log.windows(FRAME.len()).rposition(|bytes| bytes == FRAME)?;
-    let end = log.iter().rposition(|byte| *byte != 0)? + 1;
-    Some(start..end)
+/// In the file of the latest generation that has one; the generation stands in its title.
+fn last_frame(image: &SimDisk, files: &[PathBuf]) -> Option<(usize, Range<usize>)> {
+    let number =
+        |bytes: &[u8], at: Range<usize>| Some(u64::from_le_bytes(bytes.get(at)?.try_into().ok()?));
+    let frame = |(at, file): (usize, &PathBuf)| {
+        let log = image.read(file).filter(|_| is_log(file))?;
+        let generation = number(&log, GENERATION)?;
+        // What stands behind may be of a generation before, when the file was used already.
+        let ours = |start: &usize| {
+            let frame = &log[*start..];
+            frame.starts_with(FRAME) && number(frame, FRAME_GENERATION) == Some(generation)
+        };
+        let start = (0..log.len()).rfind(ours)?;
+        let length = log.get(start..)?.get(FRAME_LENGTH)?.try_into().ok()?;
+        let length = u32::from_le_bytes(length) as usize;
+        Some((generation, at, start..start + FRAME_HEADER + length))
+    };
+    let frames = files.iter().enumerate().filter_map(frame);
+    frames.max_by_key(|(generation, ..)| *generation).map(|(_, at, frame)| (at, frame))
 }
 
 /// The log of another journal, with a record in it.

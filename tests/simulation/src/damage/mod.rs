@@ -25,8 +25,8 @@ pub use self::{
 use crate::{
     book::{Model, Reading, leaves, one_more, thread, wait},
     crew::Tally,
+    look::note,
     look::{Wrong, unpanicked},
-    power::note,
 };
 
 /// What is not detected, as `docs/internals/log.md` names it.
@@ -59,8 +59,8 @@ impl Residual {
             }
             _ => {
                 let (file, from, to) = harm.reach()?;
-                let last = fixture.last_frame.as_ref()?;
-                let hit = fixture.is_log(file) && from < last.end && to > last.start;
+                let (of, last) = fixture.last_frame.as_ref()?;
+                let hit = file == *of && from < last.end && to > last.start;
                 (fixture.which == Which::Unmarked && hit).then_some(Self::LastFrame)
             }
         }

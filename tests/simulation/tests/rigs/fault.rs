@@ -1,4 +1,4 @@
-use deedbook_simulation::{fault, gate, size::Size};
+use deedbook_simulation::{close, fault, gate, size::Size};
 
 use crate::{alone, crew, judge};
 
@@ -25,4 +25,13 @@ fn syncs_that_fail_one_after_the_other_lose_nothing() {
     judge(&tally);
     assert!(tally.of("syncs that failed") > seeds.len() as u64, "{:?}", tally.counts);
     assert!(tally.of("unknown and kept") > 0, "{:?}", tally.counts);
+}
+
+#[test]
+fn a_close_that_failed_is_not_believed_before_it_is_durable() {
+    let _alone = alone();
+    let cases: Vec<_> = close::cases().into_iter().step_by(3).collect();
+    let tally = close::run(&crew(), &cases);
+    judge(&tally);
+    assert!(tally.of("closes that failed") > 20, "{:?}", tally.counts);
 }

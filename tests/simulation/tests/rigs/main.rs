@@ -1,5 +1,5 @@
 //! The reduced sets of the rigs: what was acknowledged is there, nothing else is, and a rule that
-//! is broken on purpose is noticed. `.ci/run` runs the full sets.
+//! is broken on purpose is noticed. `.ci/run` runs the standard ones.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,10 @@
 mod backup;
 mod damage;
 mod erasure;
+mod executor;
 mod fault;
+mod figures;
+mod kill;
 mod planted;
 mod power;
 

@@ -1,5 +1,5 @@
-//! Rules broken on purpose, each noticed by the rig that must. `deedbook-simulation planted`
-//! asks every rig.
+//! Rules broken on purpose, each noticed by the rig that must. `deedbook-simulation planted
+//! --every-rig` asks the others too.
 
 use deedbook_journal::embedded::planted::Broken;
 use deedbook_simulation::planted::{must_notice, notices};
@@ -76,4 +76,39 @@ fn a_damaged_frame_before_others_is_not_taken_for_a_torn_one() {
 #[test]
 fn a_journal_without_its_log_is_not_opened() {
     noticed(Broken::OpenWithoutLog);
+}
+
+#[test]
+fn a_title_that_is_not_durable_is_noticed() {
+    noticed(Broken::SkipTitleSync);
+}
+
+#[test]
+fn found_tables_that_are_believed_are_noticed() {
+    noticed(Broken::TrustFoundTables);
+}
+
+#[test]
+fn a_log_that_goes_before_it_is_drained_is_noticed() {
+    noticed(Broken::ReleaseEarly);
+}
+
+#[test]
+fn a_handle_that_lives_on_is_noticed() {
+    noticed(Broken::LiveOn);
+}
+
+#[test]
+fn a_commit_in_doubt_that_is_said_not_to_have_happened_is_noticed() {
+    noticed(Broken::CallItFailed);
+}
+
+#[test]
+fn an_older_copy_that_is_opened_is_noticed() {
+    noticed(Broken::IgnoreAnchor);
+}
+
+#[test]
+fn an_owner_that_lost_its_thread_and_writes_is_noticed() {
+    noticed(Broken::SkipFence);
 }
