@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deedbook::{Deedbook, Error};
+use deedbook_control::ServeError;
 
 use super::desk::Desk;
 use super::holds::{HoldAt, Holds};
@@ -70,6 +71,9 @@ pub enum AgentError {
     /// Letters cannot be written.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
+    /// The tool cannot be let in.
+    #[error(transparent)]
+    Control(#[from] ServeError),
     /// The journal cannot be used.
     #[error("journal {}: {source}", path.display())]
     Journal {
@@ -108,10 +112,13 @@ pub async fn work(options: Options) -> Result<(), AgentError> {
         .start()
         .await
         .map_err(journal)?;
+    // `deedbook` looks inside, and answers the agent's questions, while it runs.
+    let control = deedbook_control::serve(&book)?;
     let worked = match Desk::open(book.clone(), holds, options).await {
         Ok(mut desk) => desk.work(entries).await,
         Err(error) => Err(error),
     };
+    control.stop().await;
     let closed = book.shutdown().await;
     worked.and(closed).map_err(journal)?;
     say(&Note::Finished);

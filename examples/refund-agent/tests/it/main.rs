@@ -12,6 +12,7 @@
 mod crashes;
 mod durability;
 mod faults;
+mod histories;
 mod keys;
 mod refunds_file;
 mod story;
