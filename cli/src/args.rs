@@ -7,7 +7,9 @@ use deedbook_journal::{hex, id::StoreTime};
 
 mod steps;
 
-pub(crate) use steps::{Call, Explain, Guards, PolicyArg, Reset, ResultArg, Steps, SwitchArg};
+pub(crate) use steps::{
+    Call, Explain, Forget, Guards, PolicyArg, Reset, ResultArg, Steps, SwitchArg,
+};
 
 use crate::{state::Seen, text::read_time};
 
@@ -105,6 +107,13 @@ Examples:
         after_help = "Example: deedbook reset deedbook:step/charge/9f2c… --reason 'wanted twice'"
     )]
     Reset(Reset),
+    /// Erase what settled steps were given and brought; that they happened stays
+    #[command(after_help = "\
+Examples:
+  deedbook forget --older-than 90d --reason 'older than we keep' --dry-run
+  deedbook forget --older-than 90d --reason 'older than we keep'
+  deedbook forget mail --thread ORD-42 --older-than 0s --reason 'ticket 77'")]
+    Forget(Forget),
     /// Say whether guards are on, or turn all of them off or on, on record
     #[command(after_help = "\
 Examples:

@@ -202,9 +202,13 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
 fn access(command: &Command) -> Access {
     use Command as C;
     match command {
-        C::Reset(_) | C::Signal(_) | C::Approve(_) | C::Deny(_) | C::Resolve(_) | C::Cancel(_) => {
-            Access::Write
-        }
+        C::Reset(_)
+        | C::Forget(_)
+        | C::Signal(_)
+        | C::Approve(_)
+        | C::Deny(_)
+        | C::Resolve(_)
+        | C::Cancel(_) => Access::Write,
         C::Guards(args) if args.switch.is_some() => Access::Write,
         _ => Access::WriteIfPossible,
     }
@@ -231,6 +235,7 @@ async fn on_journal(
         C::Explain(args) => commands::explain::run(&args, home, out).await,
         C::Steps(args) => commands::steps::run(&args, home, out).await,
         C::Reset(args) => commands::reset::run(&args, home, out).await,
+        C::Forget(args) => commands::forget::run(&args, home, out).await,
         C::Guards(args) => commands::reset::guards(&args, home, out).await,
         C::Export(args) => commands::export::run(&args, home, journal, out).await,
         C::Verify(args) => commands::verify::run(&args, home, out).await,

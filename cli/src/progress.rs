@@ -7,7 +7,10 @@ use std::{
 
 use deedbook_journal::embedded::{Progress, Stage};
 
-use crate::{args::Watch, text::bytes};
+use crate::{
+    args::Watch,
+    text::{bytes, count},
+};
 
 /// How often it is told: on a terminal, where a line takes the place of the one before, and where
 /// lines add up.
@@ -27,13 +30,22 @@ impl Teller {
     }
 
     pub(crate) fn tell(&mut self, progress: Progress) {
+        self.say(|| line(&progress));
+    }
+
+    /// How many there were so far, where nobody knows how many there are.
+    pub(crate) fn count(&mut self, doing: &str, number: u64, what: &str) {
+        self.say(|| format!("{doing}: {} so far", count(number, what)));
+    }
+
+    fn say(&mut self, line: impl FnOnce() -> String) {
         let [often, seldom] = EVERY;
         let every = if self.terminal { often } else { seldom };
         if !self.on || self.last.is_some_and(|last| last.elapsed() < every) {
             return;
         }
         self.last = Some(now());
-        let line = line(&progress);
+        let line = line();
         // Progress that cannot be shown is no reason to stop.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r{line}\u{1b}[K"),

@@ -50,6 +50,7 @@ impl<'a> Story<'a> {
             K::StepResolve => self.resolved(header, record, &by),
             K::StepReused => self.reused(header, record),
             K::Override => self.granted(header, record, &by),
+            K::Redact => erased(header, record, &by),
             K::StepLate => format!("{}: a result that came too late is kept", self.subject(header)),
             K::TimerSet => {
                 let due = header.due.map_or_else(|| "?".into(), time);
@@ -198,6 +199,13 @@ fn marker(header: &Header, record: &Record, by: &str) -> String {
 
 fn word(header: &Header) -> String {
     header.why.as_deref().map(safe).unwrap_or_default()
+}
+
+/// An erasure: the record that it is about has another number than the one that says so.
+fn erased(header: &Header, record: &Record, by: &str) -> String {
+    let what = header.role.map_or("a payload", |role| role.as_str());
+    let of = header.call.map_or_else(String::new, |n| format!(" of record {n}"));
+    format!("{what}{of} erased{by}{}", reason(record))
 }
 
 /// The reason that a person gave.

@@ -13,6 +13,7 @@ mod it {
     mod call;
     mod docs;
     mod export;
+    mod forget;
     mod guarded;
     mod held;
     mod key;

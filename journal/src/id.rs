@@ -370,6 +370,13 @@ impl StoreTime {
         Self(self.0.saturating_add(nanos))
     }
 
+    /// This much earlier; the first time there is, if there is no earlier one.
+    #[must_use]
+    pub fn before(self, duration: std::time::Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+
     /// How long after `earlier` this time is; zero if it is not.
     #[must_use]
     pub fn since(self, earlier: Self) -> std::time::Duration {

@@ -6,12 +6,12 @@ use crate::{
     id::{MessageId, Position, StoreTime, ThreadId},
     message::admit,
     pen::{Draft, Pen},
-    record::{Record, RecordHash},
+    record::{Record, RecordHash, Role},
     row::Row,
 };
 
 /// How many bytes of records are read at once.
-const READ_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const READ_BYTES: usize = 4 * 1024 * 1024;
 
 /// Records that are being written, and what they and those before them add up to.
 #[derive(Debug)]
@@ -83,17 +83,35 @@ impl Sheet {
         lease: &Lease,
         row: Row,
     ) -> Result<Position, StoreError> {
-        let append = Append {
+        let append = self.append(lease, row);
+        let stored = home.append(vec![append]).await.into_iter().next();
+        self.at = stored.unwrap_or(Err(StoreError::Closed))?;
+        Ok(self.at)
+    }
+
+    /// Deletes a payload, and stores what is written, which says so, with this row; begins an
+    /// empty sheet behind it.
+    pub(crate) async fn erase(
+        &mut self,
+        home: &dyn Checkpointer,
+        lease: &Lease,
+        (n, role): (Position, Role),
+        row: Row,
+    ) -> Result<Position, StoreError> {
+        let note = self.append(lease, row);
+        self.at = home.erase(&lease.thread, n, role, note).await?;
+        Ok(self.at)
+    }
+
+    fn append(&mut self, lease: &Lease, row: Row) -> Append {
+        Append {
             thread: lease.thread.clone(),
             epoch: lease.epoch,
             at: self.at,
             records: std::mem::take(&mut self.records),
             consumes: std::mem::take(&mut self.consumes),
             row,
-        };
-        let stored = home.append(vec![append]).await.into_iter().next();
-        self.at = stored.unwrap_or(Err(StoreError::Closed))?;
-        Ok(self.at)
+        }
     }
 }
 

@@ -27,6 +27,10 @@ pub enum Place<'a> {
     Read,
     /// A message is about to be stored.
     Post,
+    /// A payload is about to be erased.
+    Erase,
+    /// It is erased, and nobody knows it yet.
+    Erased,
     /// The home is about to be closed.
     Close,
     /// The home is closed, and nobody knows it yet.
@@ -187,7 +191,12 @@ impl<H: Hook> Checkpointer for Watched<H> {
         role: Role,
         note: Append,
     ) -> BoxFuture<'a, Result<Position, StoreError>> {
-        self.home.erase(thread, n, role, note)
+        Box::pin(async move {
+            self.hook.at(Place::Erase).await;
+            let erased = self.home.erase(thread, n, role, note).await;
+            self.hook.at(Place::Erased).await;
+            erased
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, builder::NonEmptyStringValueParser};
 
-use super::{ScopeArg, Who, read_span};
+use super::{ScopeArg, Watch, Who, read_span};
 
 /// What may happen after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -125,6 +125,28 @@ pub(crate) struct Reset {
     pub(crate) reason: String,
     #[command(flatten)]
     pub(crate) who: Who,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// Only steps of this name
+    pub(crate) name: Option<String>,
+    /// Only steps that happen once in this thread
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Option<String>,
+    /// Only what was settled longer ago than this: `90d`, `12h`; `0s` for everything
+    #[arg(long, value_name = "TIME", value_parser = read_span)]
+    pub(crate) older_than: Duration,
+    /// Why it is to go
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) reason: String,
+    /// Only list what would be forgotten, as `steps` does
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) who: Who,
+    #[command(flatten)]
+    pub(crate) watch: Watch,
 }
 
 /// On or off.

@@ -324,7 +324,7 @@ async fn ask(
 fn given(settled: &Settled, replayed: bool, out: &mut Out<'_>) -> Outcome {
     let (is, exit) = match &settled.answer {
         Answer::Value(_) => ("done", code::OK),
-        Answer::Failed(_) => ("failed", code::FAILURE),
+        _ if settled.failed() => ("failed", code::FAILURE),
         _ => ("no result", code::FAILURE),
     };
     let failure = settled.failure();
@@ -348,7 +348,7 @@ fn given(settled: &Settled, replayed: bool, out: &mut Out<'_>) -> Outcome {
         print(bytes, out)?;
         return Ok(exit);
     }
-    let why = failure.map_or_else(|| "it was erased".to_owned(), |f| safe(&f.to_string()));
+    let why = failure.map_or_else(|| "it cannot be read".to_owned(), |f| safe(&f.to_string()));
     let said = match is {
         "failed" => format!(
             "it has failed for good: {why}; `deedbook reset {}` lets it happen anew",

@@ -3,7 +3,7 @@
 use deedbook_journal::{
     checkpointer::{Checkpointer, Filter},
     guard::{self, THREAD_PREFIX, Within, seen},
-    history::{Answer, Attempt, AttemptEnd, Call, CallKind, History, Standing},
+    history::{self, Answer, Attempt, AttemptEnd, Call, CallKind, History, Standing},
     id::{Identity, Position, StoreTime, ThreadId},
     record::{Header, Kind},
     value::{self, Difference},
@@ -208,10 +208,21 @@ fn fate(
     }
     let attempts = count(call.attempts.len() as u64, "attempt");
     match &outcome.answer {
-        Answer::Failed(_) => {
-            ("failed", format!("it failed for good at {at}, after {attempts}{given}"))
+        Answer::Failed(_) | Answer::Erased { failed: true } => {
+            let what = erased(outcome, "what went wrong");
+            ("failed", format!("it failed for good at {at}, after {attempts}{given}{what}"))
         }
-        _ => ("executed", format!("it was executed and settled at {at}, in {attempts}{given}")),
+        _ => {
+            let what = erased(outcome, "its result");
+            ("executed", format!("it was executed and settled at {at}, in {attempts}{given}{what}"))
+        }
+    }
+}
+
+fn erased(outcome: &history::Outcome, what: &str) -> String {
+    match outcome.answer {
+        Answer::Erased { .. } => format!("; {what} was erased since"),
+        _ => String::new(),
     }
 }
 

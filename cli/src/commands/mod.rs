@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod doubts;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod forget;
 pub(crate) mod guard;
 pub(crate) mod init;
 pub(crate) mod key;

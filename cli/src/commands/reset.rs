@@ -66,7 +66,7 @@ pub(crate) async fn guards(args: &Guards, home: &dyn Checkpointer, out: &mut Out
     Ok(code::OK)
 }
 
-fn of_guard(error: GuardError) -> Failure {
+pub(super) fn of_guard(error: GuardError) -> Failure {
     match error {
         GuardError::Store(error) => error.into(),
         error => Failure::new(safe(&error.to_string())),

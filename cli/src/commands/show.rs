@@ -289,6 +289,6 @@ fn answer(answer: &Answer) -> &'static str {
         Answer::Time(_) => "time",
         Answer::Decided { granted: true, .. } => "granted",
         Answer::Decided { granted: false, .. } => "denied",
-        Answer::Erased => "erased",
+        Answer::Erased { .. } => "erased",
     }
 }

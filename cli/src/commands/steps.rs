@@ -1,8 +1,8 @@
 //! `steps`: guarded steps, and where they stand.
 
 use deedbook_journal::{
-    checkpointer::{Checkpointer, Filter},
-    guard::{self, Seen, THREAD_PREFIX, Within, seen},
+    checkpointer::Checkpointer,
+    guard::{self, Seen, Within, seen},
     id::Identity,
     value::view,
 };
@@ -19,18 +19,7 @@ use crate::{
 const ARGS_CHARS_MAX: usize = 60;
 
 pub(crate) async fn run(args: &Steps, home: &dyn Checkpointer, out: &mut Out<'_>) -> Outcome {
-    let prefix = match &args.name {
-        // Names stand in ids as they are, but for `/` and control characters.
-        Some(name) => format!("{THREAD_PREFIX}{}/", name.replace('/', "_")),
-        None => THREAD_PREFIX.to_owned(),
-    };
-    let filter = Filter {
-        workflow: Some(guard::WORKFLOW.into()),
-        prefix: Some(prefix.into()),
-        reserved: true,
-        ..Filter::default()
-    };
-    let mut list = List::new(home, filter);
+    let mut list = List::new(home, guard::listed(args.name.as_deref()));
     let mut any = false;
     let mut left = args.limit.unwrap_or(usize::MAX);
     while let Some(info) = list.next().await? {
@@ -52,10 +41,7 @@ fn passes(args: &Steps, step: &Seen) -> bool {
     let call = step.call();
     let state = args.state.is_empty()
         || args.state.iter().any(|state| state.replace(['-', '_'], " ") == step.stands.as_str());
-    let within = args.thread.as_deref().is_none_or(|thread| match &step.within {
-        Some(Within::Thread(id)) => id.as_str() == thread,
-        _ => false,
-    });
+    let within = is_within(args.thread.as_deref(), step);
     let key = args.key.as_deref().is_none_or(|key| {
         call.is_some_and(|call| {
             call.key.as_deref() == Some(key)
@@ -65,13 +51,21 @@ fn passes(args: &Steps, step: &Seen) -> bool {
     state && within && key
 }
 
+/// Whether a step happens once in this thread; without one, all do.
+pub(super) fn is_within(thread: Option<&str>, step: &Seen) -> bool {
+    thread.is_none_or(|thread| match &step.within {
+        Some(Within::Thread(id)) => id.as_str() == thread,
+        _ => false,
+    })
+}
+
 fn json(bytes: &[u8]) -> Result<serde_json::Value, Failure> {
     let mut text = String::new();
     view::to_json(bytes, &mut text)?;
     Ok(serde_json::from_str(&text)?)
 }
 
-fn one(step: &Seen, out: &mut Out<'_>) -> Result<(), Failure> {
+pub(super) fn one(step: &Seen, out: &mut Out<'_>) -> Result<(), Failure> {
     let Some(call) = step.call() else { return Ok(()) };
     let within = match &step.within {
         Some(Within::Thread(id)) => Some(id.as_str().to_owned()),

@@ -359,7 +359,7 @@ fn settled_value(settled: &Settled) -> Result<SettledValue, Fault> {
             });
             OutcomeValue::Result(raw?)
         }
-        Answer::Failed(_) => OutcomeValue::Failed(failure()),
+        _ if settled.failed() => OutcomeValue::Failed(failure()),
         Answer::Unstored(_) => OutcomeValue::Unstored(failure()),
         _ => OutcomeValue::Erased,
     };

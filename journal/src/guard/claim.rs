@@ -2,17 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    GuardError, WORKFLOW, row_at_rest, step,
-    ticket::Ticket,
-    wanted::{Wanted, recorded_key},
-};
+use super::{GuardError, WORKFLOW, row_at_rest, step, ticket::Ticket, wanted::Wanted};
 use crate::{
-    checkpointer::{Checkpointer, Claim, Lease, StoreError, StoreIdentity, thread_info},
+    checkpointer::{Checkpointer, Claim, Lease, StoreError, thread_info},
     history::{
         self, Answer, AttemptEnd, Call, Decision, Declared, DivergenceKind, Doubt, History, decide,
     },
     id::{Epoch, Position, StoreTime, ThreadId},
+    key::OperationKey,
     limits::ValueLimits,
     pen::Draft,
     policy::Policy,
@@ -223,12 +220,9 @@ fn conflict(
     if !wanted.compares {
         return Ok(None);
     }
-    let id = wanted.step_id(home.identity())?;
-    let Some(divergence) = history::diverged(
-        history,
-        &declared(wanted, &id),
-        history.number(history::CallKind::Step, &id),
-    ) else {
+    // Whoever meets in this thread has the same identity.
+    let number = history.number(history::CallKind::Step, &call.id);
+    let Some(divergence) = history::diverged(history, &declared(wanted, &call.id), number) else {
         return Ok(None);
     };
     let fields = match divergence.kind {
@@ -327,15 +321,19 @@ async fn under_hold(
     let mut sheet = Sheet::open(home, &lease, read, seed).await?;
     begin_run(&mut sheet, wanted, holder)?;
     sheet.listen(home).await?;
-    let id = wanted.step_id(home.identity())?;
     if let Some(told) = settled(home, wanted, &sheet.history, sheet.now)? {
         return rest(home, sheet, &lease, told).await;
     }
     stricter(wanted, &sheet.history)?;
     if step(&sheet.history).is_some_and(|call| call.outcome.is_some()) {
-        let draft = fresh_key(&sheet.history, home.identity(), "expiry")?;
-        sheet.write(draft).map_err(|e| sheet::refused(&e))?;
+        // What was recorded of the arguments may have been erased; the caller has them.
+        let key = wanted.operation_key(home.identity(), generation(&sheet.history))?;
+        sheet.write(fresh_key(&sheet.history, &key, "expiry")).map_err(|e| sheet::refused(&e))?;
     }
+    let id = match step(&sheet.history) {
+        Some(call) => call.id.clone(),
+        None => wanted.step_id(home.identity())?,
+    };
     let plain = Declared { args: None, ..declared(wanted, &id) };
     match decide(&sheet.history, &plain, sheet.now) {
         Decision::Open => begin(home, wanted, sheet, lease, 1).await,
@@ -402,22 +400,20 @@ pub(super) fn resume(sheet: &mut Sheet, holder: &str) -> Result<(), GuardError> 
     Ok(())
 }
 
+/// The generation of the next fresh key.
+pub(super) fn generation(history: &History) -> u64 {
+    step(history).map_or(1, |call| call.generation.saturating_add(1))
+}
+
 /// A fresh key for a settled step: it may happen anew.
-pub(super) fn fresh_key(
-    history: &History,
-    store: &StoreIdentity,
-    by: &str,
-) -> Result<Draft, GuardError> {
-    let call = step(history);
-    let generation = call.map_or(1, |call| call.generation + 1);
-    let key = recorded_key(history, store, generation)?;
-    Ok(Draft::new(history.thread(), Kind::Override).with(|h| {
-        h.call = call.map(|call| call.opened);
+pub(super) fn fresh_key(history: &History, key: &OperationKey, by: &str) -> Draft {
+    Draft::new(history.thread(), Kind::Override).with(|h| {
+        h.call = step(history).map(|call| call.opened);
         h.verdict = Some("fresh_key".into());
-        h.generation = generation;
+        h.generation = generation(history);
         h.key = Some(key.as_str().into());
         h.by = Some(by.into());
-    }))
+    })
 }
 
 /// Lets the step rest: what was said to it is kept, if anything was.
@@ -476,11 +472,16 @@ fn intent(
 ) -> Result<Draft, GuardError> {
     let draft = Draft::new(history.thread(), Kind::StepIntent);
     if let Some(call) = step(history) {
-        return Ok(again(draft, call, attempt));
+        let draft = again(draft, call, attempt);
+        return Ok(match call.args {
+            Some(_) => draft,
+            // They were erased with what happened before.
+            None => draft.payload(Role::Args, wanted.args.clone()),
+        });
     }
     let terms = &wanted.terms;
     let key = match terms.policy.has_effect() {
-        true => Some(wanted.operation_key(home.identity())?),
+        true => Some(wanted.operation_key(home.identity(), 0)?),
         false => None,
     };
     let id = wanted.step_id(home.identity())?;

@@ -64,6 +64,7 @@
 //! ```
 
 mod claim;
+mod forget;
 mod reset;
 mod seen;
 mod switch;
@@ -71,6 +72,7 @@ mod ticket;
 mod wanted;
 
 pub use claim::{Claimed, Conflict, InDoubt, InFlight, Settled, claim, take_over};
+pub use forget::{Forgotten, forget, is_forgotten, may_be_forgotten};
 pub use reset::reset;
 pub use seen::{Seen, Stands, seen};
 pub use switch::{Off, Switch, switch};
@@ -78,7 +80,7 @@ pub use ticket::{After, Answered, Operation, Ticket};
 pub use wanted::{Wanted, Within};
 
 use crate::{
-    checkpointer::StoreError,
+    checkpointer::{Filter, StoreError},
     history::{Call, CallKind, Decision, Declared, History, decide},
     id::{InvalidName, StoreTime},
     row::{Row, Status},
@@ -91,6 +93,21 @@ pub const WORKFLOW: &str = "deedbook:step";
 
 /// What the ids of those threads begin with.
 pub const THREAD_PREFIX: &str = "deedbook:step/";
+
+/// Lists the threads of guarded steps, or of those of this name.
+#[must_use]
+pub fn listed(name: Option<&str>) -> Filter {
+    let prefix = match name {
+        Some(name) => format!("{THREAD_PREFIX}{}/", wanted::shown(name)),
+        None => THREAD_PREFIX.to_owned(),
+    };
+    Filter {
+        workflow: Some(WORKFLOW.into()),
+        prefix: Some(prefix.into()),
+        reserved: true,
+        ..Filter::default()
+    }
+}
 
 /// Why the guard did not do as asked.
 #[derive(Debug, Clone, thiserror::Error)]

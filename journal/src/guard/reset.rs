@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{GuardError, claim, is_guarded, row_at_rest, step};
+use super::{GuardError, claim, is_guarded, row_at_rest, step, wanted::recorded_key};
 use crate::{
     checkpointer::{Checkpointer, Claim, StoreError, StoreIdentity, thread_info},
     history::History,
@@ -85,6 +85,7 @@ fn grant(
 ) -> Result<Position, GuardError> {
     allows(&sheet.history)?;
     let note = value::encode(reason, &ValueLimits::new())?;
-    let draft = claim::fresh_key(&sheet.history, store, by)?.payload(Role::Note, note);
+    let key = recorded_key(&sheet.history, store, claim::generation(&sheet.history))?;
+    let draft = claim::fresh_key(&sheet.history, &key, by).payload(Role::Note, note);
     Ok(sheet.write(draft).map_err(|error| sheet::refused(&error))?)
 }

@@ -84,7 +84,9 @@ pub async fn seen(home: &dyn Checkpointer, info: &ThreadInfo) -> Result<Option<S
         None => None,
     };
     let Some(call) = step(&history) else { return Ok(None) };
-    let failed = call.outcome.as_ref().is_some_and(|o| matches!(o.answer, Answer::Failed(_)));
+    let failed = call.outcome.as_ref().is_some_and(|outcome| {
+        matches!(outcome.answer, Answer::Failed(_) | Answer::Erased { failed: true })
+    });
     let stands = match decided(&history, now) {
         Decision::Outcome(_) if failed => Stands::Failed,
         Decision::Outcome(_) => Stands::Done,

@@ -396,10 +396,21 @@ impl Settled {
         }
     }
 
-    /// The recorded failure, if it failed for good or its result could not be stored.
+    /// Whether it failed for good.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        matches!(self.answer, Answer::Failed(_) | Answer::Erased { failed: true })
+    }
+
+    /// Why it has no result: the recorded failure, if it failed for good or its result could not be
+    /// stored; or that it was erased.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         match &self.answer {
+            Answer::Erased { failed } => {
+                let what = if *failed { "what went wrong" } else { "its result" };
+                Some(Failure::new(format!("{what} was erased")).code("erased"))
+            }
             Answer::Failed(bytes) | Answer::Unstored(bytes) => {
                 value::decode(bytes, &ValueLimits::new()).ok()
             }

@@ -225,8 +225,12 @@ impl Wanted {
         Ok(StepId::scoped(self.name.clone(), identity))
     }
 
-    /// The operation key, until a fresh one is granted.
-    pub(super) fn operation_key(&self, store: &StoreIdentity) -> Result<OperationKey, GuardError> {
+    /// The operation key; 0 is the generation until a fresh one is granted.
+    pub(super) fn operation_key(
+        &self,
+        store: &StoreIdentity,
+        generation: u64,
+    ) -> Result<OperationKey, GuardError> {
         let scope = match &self.within {
             Within::Thread(thread) => KeyScope::Thread(thread),
             Within::Journal => KeyScope::Journal,
@@ -244,7 +248,7 @@ impl Wanted {
             Identified::Key(key) => KeyIdentity::Key(key),
         };
         let namespace = Namespace(store.namespace);
-        Ok(OperationKey::derive(&namespace, scope, self.name.as_str(), identity, 0))
+        Ok(OperationKey::derive(&namespace, scope, self.name.as_str(), identity, generation))
     }
 
     /// The thread that everybody who wants this step meets in.
@@ -252,11 +256,8 @@ impl Wanted {
     /// # Errors
     /// The arguments have no canonical form.
     pub fn thread(&self, store: &StoreIdentity) -> Result<ThreadId, GuardError> {
-        let key = self.operation_key(store)?;
-        let mut name: String = self.name.as_str().chars().map(plain).collect();
-        while name.len() > NAME_SHOWN_BYTES_MAX {
-            name.pop();
-        }
+        let key = self.operation_key(store, 0)?;
+        let name = shown(self.name.as_str());
         // The digits of the key tell scopes, names and identities apart.
         let digits = key.as_str().rsplit('_').next().unwrap_or_default();
         Ok(ThreadId::any(format!("{THREAD_PREFIX}{name}/{digits}"))?)
@@ -277,7 +278,9 @@ pub(super) fn recorded_key(
     generation: u64,
 ) -> Result<OperationKey, GuardError> {
     let erased = || GuardError::Refused {
-        why: "what its key is derived from was erased; use another key or scope".to_owned(),
+        why: "what its key is derived from was erased; a call that does not take its outcome any \
+              more (`valid_for`) has it happen anew"
+            .to_owned(),
     };
     let call = step(history).ok_or_else(erased)?;
     let limits = ValueLimits::new();
@@ -304,7 +307,16 @@ fn chosen(store: &StoreIdentity, canonical: &[u8], occurrence: u32) -> String {
     format!("arguments:{}:{occurrence}", Fingerprint::of(&store.secret, canonical))
 }
 
-/// A name in an id is for people: what could be taken for the id's own parts is left out.
+/// A step's name as it stands in its thread's id, where it is for people.
+pub(super) fn shown(name: &str) -> String {
+    let mut name: String = name.chars().map(plain).collect();
+    while name.len() > NAME_SHOWN_BYTES_MAX {
+        name.pop();
+    }
+    name
+}
+
+/// What could be taken for the id's own parts is left out.
 fn plain(c: char) -> char {
     if c == '/' || c.is_control() { '_' } else { c }
 }

@@ -276,8 +276,11 @@ pub enum Answer {
         /// Why, as a text in MessagePack; `None` once erased.
         reason: Option<Bytes>,
     },
-    /// The payload was erased.
-    Erased,
+    /// The payload was erased; what it came to is still known.
+    Erased {
+        /// Whether it was a failure.
+        failed: bool,
+    },
 }
 
 /// Where a step stands: what may happen to it now.

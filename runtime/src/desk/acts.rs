@@ -98,7 +98,8 @@ impl Desk {
             let name = call.id.name.as_str();
             let next = self.delivered.get(name).copied().unwrap_or(0);
             let signal = self.history.signals(name).get(next);
-            signal.map(|s| (s.value.clone().map_or(Answer::Erased, Answer::Value), s.position))
+            let erased = Answer::Erased { failed: false };
+            signal.map(|s| (s.value.clone().map_or(erased, Answer::Value), s.position))
         } else {
             let recorded = self.recorded(call);
             recorded.and_then(|c| c.outcome.as_ref()).map(|o| (o.answer.clone(), o.position))

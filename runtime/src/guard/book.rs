@@ -1,9 +1,9 @@
 //! What a book offers for steps of their own.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use deedbook_journal::{
-    guard::switch,
+    guard::{Forgotten, switch},
     history::CallKind,
     id::ThreadId,
     operator::{self, Found, OperatorError},
@@ -35,6 +35,51 @@ impl Deedbook {
         reason: &str,
     ) -> Result<(), CallError> {
         Ok(self.gate().reset(&ThreadId::any(thread)?, by, reason).await?)
+    }
+
+    /// Erases the arguments, results and errors of steps of their own that were settled longer ago
+    /// than that, one after another. That each happened stays, with its key, and keeps it from
+    /// happening again: a later caller is told [`CallError::NoResult`], or [`CallError::Failed`]
+    /// without what went wrong. Each erasure is recorded, with who asked for it and why. What is
+    /// open, under way or in doubt is left as it is.
+    ///
+    /// The file's free pages keep the bytes until it is compacted; copies in the threads of
+    /// workflows are theirs, and stay. Outcomes that other processes keep in memory
+    /// ([`crate::Builder::outcomes_kept`]) stay there as long as they do.
+    ///
+    /// **Cancel safety.** Dropped, it has erased some; the next call goes on.
+    ///
+    /// # Errors
+    /// [`CallError::Journal`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use deedbook::{CallError, Deedbook};
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # let book = Deedbook::memory().start().await?;
+    /// let mail = async || {
+    ///     book.guard("mail").idempotent().key("ORD-42").call("ann@example.org", async |_| Ok(7)).await
+    /// };
+    /// assert_eq!(mail().await?, 7);
+    /// // In production 90 days.
+    /// tokio::time::sleep(Duration::from_millis(20)).await;
+    /// let gone = book.forget(Duration::from_millis(10), "ops:retention", "older than we keep").await?;
+    /// assert_eq!((gone.steps, gone.payloads), (1, 2));
+    /// assert!(matches!(mail().await, Err(CallError::NoResult { .. })), "never sent twice");
+    /// # book.shutdown().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn forget(
+        &self,
+        older_than: Duration,
+        by: &str,
+        reason: &str,
+    ) -> Result<Forgotten, CallError> {
+        let gate = self.gate();
+        let before = gate.store.now().await?.before(older_than);
+        Ok(gate.forget(before, by, reason).await?)
     }
 
     /// Turns all guards of the journal off, or on again: while they are off every call runs its

@@ -250,7 +250,7 @@ impl<P> Guard<P> {
         settled: &Settled,
         source: Source,
     ) -> Result<Called<T>, CallError> {
-        let failure = || settled.failure().unwrap_or_else(|| Failure::new("it was erased"));
+        let failure = || settled.failure().unwrap_or_else(|| Failure::new("it cannot be read"));
         match &settled.answer {
             Answer::Value(bytes) => {
                 let value = value::decode(bytes, &self.gate.options.values).map_err(|error| {
@@ -258,7 +258,7 @@ impl<P> Guard<P> {
                 })?;
                 Ok(Called { value, source })
             }
-            Answer::Failed(_) => {
+            _ if settled.failed() => {
                 Err(CallError::Failed { failure: failure(), replayed: source.replayed })
             }
             _ => Err(CallError::NoResult { failure: failure() }),

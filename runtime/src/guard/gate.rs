@@ -11,7 +11,9 @@ use std::{
 use deedbook_journal::{
     checkpointer::Checkpointer,
     failure::Failure,
-    guard::{self, After, Answered, Claimed, GuardError, InDoubt, Settled, Ticket, Wanted},
+    guard::{
+        self, After, Answered, Claimed, Forgotten, GuardError, InDoubt, Settled, Ticket, Wanted,
+    },
     history::Doubt,
     id::{StoreTime, ThreadId},
     policy::Policy,
@@ -27,6 +29,9 @@ use crate::{
     random::Random,
     worker::{self, either},
 };
+
+/// How many steps are listed at once.
+const LISTED_MAX: usize = 1000;
 
 /// Where the guarded calls of one process meet: who waits for whom, and what is known already.
 #[derive(Debug)]
@@ -229,8 +234,37 @@ impl Gate {
         reason: &str,
     ) -> Result<(), GuardError> {
         let reset = guard::reset(&*self.store, thread, by, reason, self.seed()).await;
-        self.forget(thread);
+        self.unlearn(thread);
         reset.map(drop)
+    }
+
+    /// Erases what steps were given and brought that were settled before that time.
+    pub(crate) async fn forget(
+        &self,
+        before: StoreTime,
+        by: &str,
+        reason: &str,
+    ) -> Result<Forgotten, GuardError> {
+        let filter = guard::listed(None);
+        let (mut sum, mut after) = (Forgotten::default(), None);
+        loop {
+            let page = self.store.list(&filter, after.as_ref(), LISTED_MAX).await?;
+            let old = page.items.iter().filter(|info| guard::may_be_forgotten(&info.row, before));
+            for info in old {
+                let seed = self.seed();
+                match guard::forget(&*self.store, &info.id, before, by, reason, seed).await {
+                    Ok(forgotten) => sum += forgotten,
+                    // Somebody has come for it meanwhile.
+                    Err(GuardError::Refused { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                self.unlearn(&info.id);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(sum);
+            }
+        }
     }
 
     /// Tells those who watch of a doubt that only a person can settle, once.
@@ -248,7 +282,7 @@ impl Gate {
 
     /// A person has said something about a step: a doubt that comes after that is another one.
     pub(crate) fn settled_by_person(&self, thread: &ThreadId) {
-        self.forget(thread);
+        self.unlearn(thread);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|(of, _)| of != thread);
         drop(told);
@@ -295,8 +329,8 @@ impl Gate {
         }
     }
 
-    /// Forgets what is known of a step: it may happen anew.
-    pub(crate) fn forget(&self, thread: &ThreadId) {
+    /// What is known of a step holds no longer: it may happen anew, or was erased.
+    pub(crate) fn unlearn(&self, thread: &ThreadId) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.outcomes.remove(thread).is_some() {
             known.order.retain(|kept| kept != thread);

@@ -19,8 +19,8 @@ pub use error::CallError;
 pub use replayed::{Called, Source};
 
 pub use deedbook_journal::guard::{
-    After, Answered, Claimed, Conflict, GuardError, InDoubt, InFlight, Off, Operation, Seen,
-    Settled, Stands, THREAD_PREFIX, Ticket, Wanted, Within, claim, reset, seen, take_over,
+    After, Answered, Claimed, Conflict, Forgotten, GuardError, InDoubt, InFlight, Off, Operation,
+    Seen, Settled, Stands, THREAD_PREFIX, Ticket, Wanted, Within, claim, reset, seen, take_over,
 };
 
 use std::time::Duration;

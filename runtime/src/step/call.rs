@@ -326,7 +326,7 @@ fn read<T: DeserializeOwned>(
         Answer::Value(bytes) => value::decode::<T>(bytes, limits).map(Ok),
         Answer::Failed(bytes) => failed(WorkflowErrorKind::StepFailed, bytes).map(Err),
         Answer::Unstored(bytes) => failed(WorkflowErrorKind::ResultNotStored, bytes).map(Err),
-        Answer::Erased | Answer::Fired | Answer::Time(_) | Answer::Decided { .. } => {
+        Answer::Erased { .. } | Answer::Fired | Answer::Time(_) | Answer::Decided { .. } => {
             return Err(DivergenceKind::Erased);
         }
     };

@@ -217,8 +217,16 @@ fn reads<T: DeserializeOwned>(settled: &Settled) -> bool {
 async fn copy(gate: &Gate, settled: &Settled) -> Result<Reused, CallError> {
     let page = gate.store.read(&settled.thread, settled.position, 1).await?;
     let hash = page.items.first().map(|(_, record)| record.hash);
+    // That something was erased is told as a result that could not be stored is.
+    let erased = settled.failure().filter(|_| matches!(settled.answer, Answer::Erased { .. }));
+    let told = erased.and_then(|failure| value::encode(&failure, &ValueLimits::new()).ok());
+    let answer = match told {
+        Some(told) if settled.failed() => Answer::Failed(told.into()),
+        Some(told) => Answer::Unstored(told.into()),
+        None => settled.answer.clone(),
+    };
     Ok(Reused {
-        answer: settled.answer.clone(),
+        answer,
         key: settled.key.clone(),
         link: Link { thread: Some(settled.thread.clone()), n: Some(settled.position), hash },
     })
@@ -228,7 +236,7 @@ async fn copy(gate: &Gate, settled: &Settled) -> Result<Reused, CallError> {
 fn failed(failure: &Failure, thread: Option<ThreadId>) -> Reused {
     let bytes = value::encode(failure, &ValueLimits::new());
     Reused {
-        answer: bytes.map_or(Answer::Erased, |bytes| Answer::Failed(bytes.into())),
+        answer: bytes.map_or(Answer::Erased { failed: true }, |b| Answer::Failed(b.into())),
         key: None,
         link: Link { thread, ..Link::default() },
     }

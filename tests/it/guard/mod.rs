@@ -2,6 +2,7 @@
 
 mod calls;
 mod claims;
+mod forget;
 mod random;
 mod shared;
 

@@ -314,3 +314,22 @@ async fn twins_in_one_workflow_share_it_too() {
     assert_eq!(life.book.wait::<Code>("a").await.unwrap(), 10);
     assert_eq!(outside.sent().len(), 1);
 }
+
+#[tokio::test]
+async fn a_workflow_that_comes_late_is_told_that_the_result_was_forgotten() {
+    let outside = Outside::that([Does::Returns(1)]);
+    let code = pays(&outside);
+    let life = life(&code).await;
+    run(&life, "a", "ORD-1").await.unwrap();
+    life.clock.advance(Duration::from_secs(100));
+    let gone = life.book.forget(Duration::from_secs(50), "ops:ann", "old").await.unwrap();
+    assert_eq!(gone.steps, 1);
+    // The copy in the first one's thread is that thread's.
+    assert_eq!(run(&life, "a", "ORD-1").await.unwrap(), 1);
+    for thread in ["b", "c"] {
+        let error = run(&life, thread, "ORD-1").await.unwrap_err();
+        assert!(error.to_string().contains("erased"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Failed);
+    }
+    assert_eq!(outside.sent().len(), 1);
+}

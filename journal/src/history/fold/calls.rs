@@ -16,6 +16,9 @@ use crate::{
 /// What stands in `by` where a probe said what became of a step.
 const PROBE: &str = "probe";
 
+/// It happened, and its result was erased.
+const ERASED: Answer = Answer::Erased { failed: false };
+
 /// The reasons of `step.unknown`.
 const UNKNOWN: [Doubt; 5] =
     [Doubt::Timeout, Doubt::Panic, Doubt::Dropped, Doubt::Unlabelled, Doubt::Cancelled];
@@ -52,6 +55,10 @@ impl History {
             if last.number.checked_add(1) != Some(attempt.number) {
                 return Err("its number does not follow that of the attempt before");
             }
+        }
+        if gist.call.is_some() && call.args.is_none() {
+            // Those of an earlier attempt were erased.
+            call.args = bytes(payloads, Role::Args);
         }
         call.attempts.push(attempt);
         call.probes = 0;
@@ -132,6 +139,12 @@ impl History {
                 let identity = Identity::key(key);
                 StepId::scoped(name, identity.map_err(|_| "its business key is no key")?)
             }
+            // The thread of a guarded step is named after its identity.
+            IdentityKind::Arguments if args.is_none() && guard::is_guarded(self) => {
+                let fingerprint = Fingerprint::of(&self.secret, self.thread.as_str().as_bytes());
+                let occurrence = place.occurrence;
+                StepId::scoped(name, Identity::Arguments { fingerprint, occurrence })
+            }
             IdentityKind::Arguments => {
                 let args = args.ok_or("its arguments, which are its identity, were erased")?;
                 let limits = ValueLimits::new().depth_max(128).bytes_max(usize::MAX);
@@ -146,9 +159,9 @@ impl History {
 
     pub(super) fn done(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
         let answer = if gist.why.is_some_and(|why| why.is("result_not_stored")) {
-            bytes(payloads, Role::Error).map_or(Answer::Erased, Answer::Unstored)
+            bytes(payloads, Role::Error).map_or(ERASED, Answer::Unstored)
         } else {
-            bytes(payloads, Role::Result).map_or(Answer::Erased, Answer::Value)
+            bytes(payloads, Role::Result).map_or(ERASED, Answer::Value)
         };
         let number = self.running(gist)?;
         self.settle(gist, number, answer)
@@ -160,7 +173,8 @@ impl History {
         let read = call.terms.is_some_and(|t| !t.policy.has_effect());
         match gist.why.map(owned).transpose()?.as_deref() {
             Some("terminal" | "exhausted") => {
-                let answer = bytes(payloads, Role::Error).map_or(Answer::Erased, Answer::Failed);
+                let erased = Answer::Erased { failed: true };
+                let answer = bytes(payloads, Role::Error).map_or(erased, Answer::Failed);
                 self.settle(gist, number, answer)
             }
             Some("not_started") => end_attempt(call, AttemptEnd::NotStarted),
@@ -208,7 +222,8 @@ impl History {
                 let happened = verdict == Some("happened");
                 let role = if happened { Role::Result } else { Role::Error };
                 let answer = if happened { Answer::Value } else { Answer::Failed };
-                let answer = bytes(payloads, role).map_or(Answer::Erased, answer);
+                let erased = Answer::Erased { failed: !happened };
+                let answer = bytes(payloads, role).map_or(erased, answer);
                 self.settle(gist, number, answer)?;
             }
             Some("did_not_happen") => {
@@ -256,7 +271,8 @@ impl History {
             (Some("done"), Some(result), _) => Answer::Value(result),
             (Some("done"), None, Some(error)) => Answer::Unstored(error),
             (Some("failed"), _, Some(error)) => Answer::Failed(error),
-            (Some("done" | "failed"), None, _) => Answer::Erased,
+            (Some("failed"), None, _) => Answer::Erased { failed: true },
+            (Some("done"), None, _) => ERASED,
             _ => return Err("it does not say what became of the step"),
         };
         if gist.call.is_none() {
@@ -276,8 +292,7 @@ impl History {
         if !gist.verdict.is_some_and(|verdict| verdict.is("fresh_key")) {
             return Err("this build cannot replay its verdict; use a newer build");
         }
-        let own = self.start.as_ref().is_some_and(|start| *start.workflow == *guard::WORKFLOW);
-        if !own {
+        if !guard::is_guarded(self) {
             return Err("this build grants fresh keys to steps of their own only");
         }
         let key = shared(gist.key.ok_or("it grants no key")?)?;

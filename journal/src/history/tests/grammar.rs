@@ -532,8 +532,8 @@ fn erased_payloads_are_erased_answers() {
     thread.put(without(thread.done(calls[2])).with(unstored));
     thread.crash();
     thread.put(without(thread.resolve(calls[3], "happened", "probe")));
-    for call in thread.history.calls() {
-        assert_eq!(call.outcome.as_ref().unwrap().answer, Answer::Erased);
+    for (call, failed) in thread.history.calls().iter().zip([false, true, false, false]) {
+        assert_eq!(call.outcome.as_ref().unwrap().answer, Answer::Erased { failed });
     }
 }
 

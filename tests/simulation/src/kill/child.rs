@@ -83,6 +83,7 @@ impl Hook for Watching {
             Place::Claim => self.marks.at("claim"),
             Place::Read => self.marks.at("read"),
             Place::Post => self.marks.at("post"),
+            Place::Erase | Place::Erased => {}
             Place::Close => self.marks.at("close"),
             Place::Closed => self.marks.at("closed"),
         }
