@@ -146,8 +146,11 @@ pub(super) async fn answer(
         "guard.unknown" => {
             let asked: wire::GuardUnknown = args(given)?;
             let word = asked.why.as_deref().unwrap_or("unlabelled");
-            let why = Doubt::from_word(word);
-            let why = why.ok_or_else(|| Fault::bad_request("`why` is the word of a doubt"))?;
+            let why = Doubt::from_word(word).filter(|why| Doubt::OF_ATTEMPTS.contains(why));
+            let why = why.ok_or_else(|| {
+                let words = Doubt::OF_ATTEMPTS.map(Doubt::as_str).join(", ");
+                Fault::bad_request(&format!("`why` is one of {words}"))
+            })?;
             let ticket = client.tickets.take(asked.ticket)?;
             let thread = ticket.thread().clone();
             let after = ticket.unknown(home, why, &cut(asked.failure)).await;
@@ -175,6 +178,14 @@ pub(super) async fn answer(
             renewed.map_err(fault)?;
             client.tickets.held().tickets.insert(asked.ticket, ticket);
             return wire::answer(id, &wire::GuardRenewed { until });
+        }
+        "guard.reset" => {
+            let asked: wire::GuardReset = args(given)?;
+            let Thread(thread) = asked.thread;
+            let reset = guard::reset(home, &thread, &asked.by, &asked.reason, random()?).await;
+            let position = reset.map_err(fault)?;
+            told(server, &thread);
+            return wire::answer(id, &wire::WasReset { position });
         }
         _ => return Err(Fault::bad_request("there is no such operation of the guard")),
     };

@@ -109,6 +109,19 @@ pub(crate) struct GuardRenewed {
     pub(crate) until: Time,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GuardReset {
+    pub(crate) thread: Thread,
+    pub(crate) by: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct WasReset {
+    pub(crate) position: u64,
+}
+
 /// What a caller may do, and where a step stands.
 #[derive(Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]

@@ -16,7 +16,8 @@ pub(crate) use self::{
     error::{Fault, Kind},
     guard::{
         AnswerValue, GuardAnswer, GuardClaim, GuardComplete, GuardFail, GuardRenew, GuardRenewed,
-        GuardUnknown, OffValue, OutcomeValue, ScopeValue, SettledValue, Standing, TicketValue,
+        GuardReset, GuardUnknown, OffValue, OutcomeValue, ScopeValue, SettledValue, Standing,
+        TicketValue, WasReset,
     },
     scalar::{Hex, Thread, Time, nanos},
     value::{AppendValue, HoldValue, MessageValue, PostedWord, RecordValue, RoleWord, Word},

@@ -75,6 +75,13 @@ fn what_failed_may_be_tried_again_unless_it_failed_for_good() {
     // Nobody knows: at most once, it is a person's.
     let once = json!({"policy": "at_most_once", "key": "ORD-2"});
     let fresh = claim(&mut client, &once);
+    // A word that an attempt cannot end with takes nothing away.
+    for word in ["crash", "key_window", "unreadable", "so-so"] {
+        let args = json!({"ticket": fresh["ok"]["ticket"], "failure": failure, "why": word});
+        let refused = ask(&mut client, "guard.unknown", args);
+        assert_eq!(refused["error"]["kind"], "bad_request", "{word}: {refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("timeout"), "{refused}");
+    }
     let args = json!({"ticket": fresh["ok"]["ticket"], "failure": failure, "why": "timeout"});
     let doubt = ask(&mut client, "guard.unknown", args);
     assert_eq!(
@@ -93,6 +100,26 @@ fn what_failed_may_be_tried_again_unless_it_failed_for_good() {
         let refused = claim(&mut client, &bad);
         assert_eq!(refused["error"]["kind"], "bad_request", "{bad}: {refused}");
     }
+}
+
+#[test]
+fn what_is_settled_can_be_reset_and_happens_under_a_fresh_key() {
+    let book = served();
+    let mut client = book.client();
+    let fresh = claim(&mut client, &json!({}));
+    let args = json!({"ticket": fresh["ok"]["ticket"], "result": 1});
+    let thread = fresh["ok"]["thread"].clone();
+    let reset = json!({"thread": thread, "by": "user:ann", "reason": "wanted twice"});
+    let early = ask(&mut client, "guard.reset", reset.clone());
+    assert_eq!(early["error"]["kind"], "refused", "somebody is at it: {early}");
+    assert_eq!(ask(&mut client, "guard.complete", args)["ok"]["is"], "settled");
+    let nobody = json!({"thread": thread, "by": "", "reason": "wanted twice"});
+    assert_eq!(ask(&mut client, "guard.reset", nobody)["error"]["kind"], "refused");
+    let done = ask(&mut client, "guard.reset", reset);
+    assert!(done["ok"]["position"].is_u64(), "{done}");
+    let again = claim(&mut client, &json!({}));
+    assert_eq!((&again["ok"]["is"], &again["ok"]["thread"]), (&json!("fresh"), &thread));
+    assert_ne!(again["ok"]["key"], fresh["ok"]["key"]);
 }
 
 #[test]

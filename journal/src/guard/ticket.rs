@@ -196,7 +196,7 @@ impl Ticket {
         self.ended(home, end, failure).await
     }
 
-    /// Nobody knows whether the attempt had its effect.
+    /// Nobody knows whether the attempt had its effect: one of [`Doubt::OF_ATTEMPTS`] says why.
     ///
     /// # Errors
     /// As [`complete`](Self::complete).

@@ -216,6 +216,10 @@ impl Doubt {
         }
     }
 
+    /// Those that an attempt can end with. The others come about without a word of it.
+    pub const OF_ATTEMPTS: [Self; 5] =
+        [Self::Timeout, Self::Panic, Self::Dropped, Self::Unlabelled, Self::Cancelled];
+
     /// The doubt with this word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {

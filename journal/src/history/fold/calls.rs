@@ -19,10 +19,6 @@ const PROBE: &str = "probe";
 /// It happened, and its result was erased.
 const ERASED: Answer = Answer::Erased { failed: false };
 
-/// The reasons of `step.unknown`.
-const UNKNOWN: [Doubt; 5] =
-    [Doubt::Timeout, Doubt::Panic, Doubt::Dropped, Doubt::Unlabelled, Doubt::Cancelled];
-
 impl History {
     pub(super) fn intent(&mut self, gist: &Gist<'_>, payloads: &[Payload]) -> Fold {
         let number = gist.attempt.ok_or("it has no attempt number")?;
@@ -414,7 +410,7 @@ fn under_way(attempt: &Attempt, epoch: Epoch) -> bool {
 }
 
 fn unknown(word: &str) -> Option<Doubt> {
-    Doubt::from_word(word).filter(|doubt| UNKNOWN.contains(doubt))
+    Doubt::from_word(word).filter(|doubt| Doubt::OF_ATTEMPTS.contains(doubt))
 }
 
 fn end_attempt(call: &mut Call, end: AttemptEnd) -> Fold {
