@@ -14,6 +14,7 @@
 //! on, counting [`disk`]s and [`store`]s, their [`files`], [`other`] processes, an [`effort`], a
 //! [`watch`], the [`machine`], the [`report`], and [`plot`]s.
 
+pub mod calls;
 pub mod counted;
 pub mod disk;
 pub mod effort;

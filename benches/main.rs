@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use deedbook_benches::{
-    Result, counted,
+    Result, calls, counted,
     effort::Effort,
     floor, growth, instructions, machine, memory, open,
     other::Fill,
@@ -57,6 +57,8 @@ enum What {
     Steps,
     /// Durable reads per second.
     Reads,
+    /// Guarded calls per second, first ones and repeats.
+    Calls,
     /// From a crashed thread to its first new call.
     Replay {
         /// Numbers of recorded steps.
@@ -179,6 +181,7 @@ fn measure(arguments: &Arguments, folder: &Path) -> Result<Findings> {
         What::Floor => floor::floor(folder, effort),
         What::Steps => steps::steps(folder, effort),
         What::Reads => reads::reads(folder, effort),
+        What::Calls => calls::calls(folder, effort),
         What::Replay { sizes } => replay::replay(folder, &or_usual(sizes), effort),
         What::Turns { sizes, rounds } => replay::turns(folder, &or_usual(sizes), *rounds),
         What::Open => open::open(folder, effort),
@@ -188,6 +191,7 @@ fn measure(arguments: &Arguments, folder: &Path) -> Result<Findings> {
             let mut all = floor::floor(folder, effort)?;
             all.add(steps::steps(folder, effort)?);
             all.add(reads::reads(folder, effort)?);
+            all.add(calls::calls(folder, effort)?);
             all.add(replay::replay(folder, usual, effort)?);
             all.add(open::open(folder, effort)?);
             all.add(growth::growth(folder, records, effort)?);

@@ -23,7 +23,8 @@ fn every_part_gives_figures_and_its_plots() {
     let to = plots.to_str().unwrap();
     let all = measured(folder.path(), &["all", "--quick", "--json", "--plots", to]);
     let figures = all["figures"].as_array().unwrap();
-    for part in ["floor", "costs", "steps", "reads", "replay", "turns", "open", "growth", "memory"]
+    for part in
+        ["floor", "costs", "steps", "reads", "calls", "replay", "turns", "open", "growth", "memory"]
     {
         let of = figures.iter().filter(|figure| figure["of"] == part);
         let values: Vec<_> = of.map(|figure| figure["value"].as_f64().unwrap()).collect();

@@ -158,6 +158,11 @@ impl Stage {
         })
     }
 
+    /// The book.
+    pub fn book(&self) -> &Deedbook {
+        &self.book
+    }
+
     /// Waits for something that is to be waited for in the runtime of the book.
     pub fn wait<F: Future>(&self, what: F) -> F::Output {
         self.runtime.block_on(what)
