@@ -170,8 +170,8 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
     let command = match cli.command {
         Command::Init(args) => return commands::init::run(&args, journal, out).await,
         // What opens it in its own way.
-        Command::Doctor(args) => return commands::doctor::run(&args, journal, out),
-        Command::Compact(args) => return commands::compact::run(&args, journal, out),
+        Command::Doctor(args) => return commands::doctor::run(&args, journal, out).await,
+        Command::Compact(args) => return commands::compact::run(&args, journal, out).await,
         Command::Own(args) => return commands::own::run(&args, journal, out).await,
         Command::Guard(args) => return commands::guard::run(&args, journal).await,
         Command::Call(args) => return commands::call::begin(&args, journal, out).await,

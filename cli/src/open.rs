@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long to wait for somebody who is just letting go of the journal.
-const WAIT: Duration = Duration::from_millis(250);
+pub(crate) const WAIT: Duration = Duration::from_millis(250);
 
 /// What is wanted of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,21 +59,41 @@ impl Opened {
 /// Opens the journal, or reaches it where another process holds it. Never makes one.
 pub(crate) async fn open(journal: Option<&Path>, access: Access) -> Result<Opened, Failure> {
     let path = path(journal)?;
+    let not = |error: OpenError| not_opened(path, &error, access);
+    Ok(match here_or_there(path, not, |wait| here(path, access, wait)).await? {
+        Found::Here(home) => Opened::Here(home),
+        Found::There(home) => Opened::There(home),
+    })
+}
+
+/// What was done with a journal here, or who else has it.
+pub(crate) enum Found<T> {
+    Here(T),
+    There(Remote),
+}
+
+/// Does something with a journal that nobody has open, or reaches whoever has it. `here` is given
+/// how long to wait for somebody who is just letting go of it; `not` says why it failed there.
+pub(crate) async fn here_or_there<T>(
+    path: &Path,
+    not: impl Fn(OpenError) -> Failure,
+    mut here: impl FnMut(Duration) -> Result<T, OpenError>,
+) -> Result<Found<T>, Failure> {
     // Whoever holds it and lets others in need not be waited for.
-    let mut why = match here(path, access, Duration::ZERO) {
+    let mut why = match here(Duration::ZERO) {
         Err(OpenError::Locked { .. }) => match Remote::connect(path).await {
-            Ok(home) => return Ok(Opened::There(home)),
+            Ok(home) => return Ok(Found::There(home)),
             Err(why) => why,
         },
-        opened => return opened.map(Opened::Here).map_err(|e| not_opened(path, &e, access)),
+        done => return done.map(Found::Here).map_err(not),
     };
-    let error = match here(path, access, WAIT) {
+    let error = match here(WAIT) {
         Err(error @ OpenError::Locked { .. }) => error,
-        opened => return opened.map(Opened::Here).map_err(|e| not_opened(path, &e, access)),
+        done => return done.map(Found::Here).map_err(not),
     };
     if why.may_pass() {
         match Remote::connect(path).await {
-            Ok(home) => return Ok(Opened::There(home)),
+            Ok(home) => return Ok(Found::There(home)),
             Err(last) => why = last,
         }
     }

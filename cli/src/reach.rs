@@ -25,6 +25,8 @@ const SERVED_WITHIN: Duration = Duration::from_secs(3);
 const IDLE: &str = "2s";
 /// Runs what it is given, without the descriptors that a shell can give to a program.
 const LET_GO: &str = r#"exec "$0" "$@" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-"#;
+/// For how long somebody who has gone may count as connected.
+const GONE_WITHIN: Duration = Duration::from_millis(500);
 /// How long it takes to look again.
 const AGAIN: Duration = Duration::from_millis(15);
 
@@ -66,6 +68,30 @@ pub(crate) async fn reach(path: &Path) -> Result<Remote, Failure> {
                 started = begin(path, started)?;
             }
         }
+        pause(AGAIN);
+    }
+}
+
+/// Has an owner leave that was started for others, and that nobody uses any more: whether the
+/// journal may soon be free.
+pub(crate) async fn is_let_go_of(path: &Path) -> bool {
+    let since = now();
+    loop {
+        let home = match Remote::connect(path).await {
+            Ok(home) => home,
+            // One of ours that has just begun, or is about to end.
+            Err(ConnectError::NotServed | ConnectError::Gone { .. }) => {
+                return Embedded::holder(path).ok().flatten().is_none_or(|by| is_owner(&by));
+            }
+            Err(_) => return false,
+        };
+        match home.ask_to_leave().await {
+            Ok(true) => return true,
+            // Somebody who has just ended counts as connected for a moment.
+            Ok(false) if since.elapsed() < GONE_WITHIN => {}
+            _ => return false,
+        }
+        drop(home);
         pause(AGAIN);
     }
 }

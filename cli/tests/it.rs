@@ -12,6 +12,7 @@ mod it {
     mod book;
     mod call;
     mod docs;
+    mod examined;
     mod export;
     mod forget;
     mod guarded;

@@ -11,6 +11,7 @@ mod it {
     mod book;
     mod client;
     mod conformance;
+    mod examine;
     mod guard;
     mod places;
     mod remote;

@@ -197,6 +197,13 @@ pub const EMBEDDED_CHECK_READ_BYTES: usize = 4 << 20;
 /// Most damage that an examination of the embedded home tells, each by its place.
 pub const EMBEDDED_DAMAGE_TOLD_MAX: usize = 20;
 
+/// Length of the file of the embedded home up to which an examination beside writers says how much
+/// of it is free: what they free meanwhile is not used again before that is known.
+pub const EMBEDDED_SPACE_LOOK_BYTES_MAX: u64 = 256 << 20;
+
+/// Examinations of one open embedded home at a time; others wait.
+pub const EMBEDDED_EXAMINATIONS_MAX: usize = 1;
+
 /// Free space in the file of the embedded home from which on an examination advises to compact it,
 /// if it is also half of the file.
 pub const EMBEDDED_FREE_BYTES_MANY: u64 = 16 << 20;

@@ -1,9 +1,9 @@
 //! `compact`: the journal without the space that it does not need.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use deedbook_journal::{
-    embedded::{CompactError, Compacted, Embedded},
+    embedded::{CompactError, Compacted, Embedded, OpenError},
     hex,
 };
 use serde_json::{Value, json};
@@ -13,14 +13,22 @@ use crate::{
     failure::{Failure, Outcome, code},
     open,
     out::{JSON_VERSION, Out},
-    progress::Teller,
+    progress::{Teller, now},
+    reach,
     text::{bytes, count, safe},
 };
 
-pub(crate) fn run(args: &args::Compact, journal: Option<&Path>, out: &mut Out<'_>) -> Outcome {
+/// For how long an owner that leaves is waited for: it closes the journal first.
+const LEFT_WITHIN: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(
+    args: &args::Compact,
+    journal: Option<&Path>,
+    out: &mut Out<'_>,
+) -> Outcome {
     let path = open::path(journal)?;
     let mut teller = Teller::new(&args.watch);
-    let done = Embedded::compact(path, &open::options(), |progress| teller.tell(progress));
+    let done = compact(path, &mut teller).await;
     drop(teller);
     let done = done.map_err(|error| match error {
         CompactError::Open(error) => {
@@ -38,6 +46,24 @@ pub(crate) fn run(args: &args::Compact, journal: Option<&Path>, out: &mut Out<'_
     );
     let told = tell(path, &done, &said, out).map_err(|failure| failure.after(&safe(&said)));
     told.map(|()| code::OK)
+}
+
+/// Compacts the journal; an owner that was started for others, and that nobody uses any more,
+/// leaves before that.
+async fn compact(path: &Path, teller: &mut Teller) -> Result<Compacted, CompactError> {
+    let since = now();
+    let mut wait = open::WAIT;
+    loop {
+        let options = open::options().wait(wait);
+        match Embedded::compact(path, &options, |progress| teller.tell(progress)) {
+            Err(CompactError::Open(OpenError::Locked { .. }))
+                if since.elapsed() < LEFT_WITHIN && reach::is_let_go_of(path).await =>
+            {
+                wait = LEFT_WITHIN;
+            }
+            done => return done,
+        }
+    }
 }
 
 fn tell(path: &Path, done: &Compacted, said: &str, out: &mut Out<'_>) -> Result<(), Failure> {

@@ -2,40 +2,64 @@
 
 use std::path::Path;
 
-use deedbook_journal::embedded::{Embedded, Examination, Finding, Verdict};
+use deedbook_control::Remote;
+use deedbook_journal::{
+    checkpointer::StoreError,
+    embedded::{Embedded, Examination, Finding, OpenError, Verdict},
+};
 use serde_json::json;
 
 use crate::{
     args::Doctor,
     failure::{Failure, Outcome, code},
-    open,
+    open::{self, Found},
     out::{JSON_VERSION, Out, Style},
     progress::Teller,
     text::{count, safe},
 };
 
-pub(crate) fn run(args: &Doctor, journal: Option<&Path>, out: &mut Out<'_>) -> Outcome {
+pub(crate) async fn run(args: &Doctor, journal: Option<&Path>, out: &mut Out<'_>) -> Outcome {
     let path = open::path(journal)?;
     let mut teller = Teller::new(&args.watch);
-    let seen = Embedded::examine(path, &open::options(), |progress| {
-        teller.tell(progress);
-        true
-    });
-    drop(teller);
-    let seen = seen.map_err(|error| {
-        let instead = "its files cannot be examined meanwhile: `deedbook verify` checks every \
-                       record all the same, and `deedbook backup` makes a copy to examine";
-        open::alone(path, &error, instead)
-    })?;
+    let mut here = |wait| {
+        Embedded::examine(path, &open::options().wait(wait), |progress| {
+            teller.tell(progress);
+            true
+        })
+    };
     if args.accept_rollback {
+        let seen = here(open::WAIT).map_err(|error| {
+            let why = "`--accept-rollback` is about a journal that cannot be opened, and this one \
+                       is open";
+            open::alone(path, &error, why)
+        })?;
+        drop(teller);
         return accept(path, &seen, out);
     }
+    let not = |error: OpenError| open::failure(path, &error);
+    let seen = match open::here_or_there(path, not, here).await? {
+        Found::Here(seen) => seen,
+        Found::There(home) => there(&home, &mut teller).await?,
+    };
+    drop(teller);
     match out.json {
         true => out.object(&object(path, &seen))?,
         false => text(&seen, out)?,
     }
     out.flush()?;
     Ok(if seen.worst() == Verdict::Fault { code::NOT_VERIFIED } else { code::OK })
+}
+
+/// Has the process that holds the journal examine it.
+async fn there(home: &Remote, teller: &mut Teller) -> Result<Examination, Failure> {
+    let seen = home.examine(|progress| teller.tell(progress)).await;
+    seen.map_err(|error| {
+        let why = match error {
+            StoreError::Refused { why } => (*why).to_owned(),
+            other => other.to_string(),
+        };
+        Failure::new(format!("{}: {}", safe(&home.owner().to_string()), safe(&why)))
+    })
 }
 
 fn number(seen: &Examination, verdict: Verdict) -> usize {

@@ -31,11 +31,22 @@ pub(crate) async fn run(args: &Own, journal: Option<&Path>, out: &mut Out<'_>) -
     let home = Arc::new(home);
     let file = file_at(path);
     let mut serving = serve(Arc::clone(&home)).map_err(not_served)?;
+    if args.apart {
+        // One that was started for others has nothing of its own to do here.
+        serving.may_be_asked_to_leave();
+    }
     tell(path, serving.path(), out)?;
+    let mut asked = false;
     // A file that is moved away or replaced is not what others mean by its name.
     while file_at(path) == file {
-        if serving.quiet_for() >= args.idle && serving.leave_if_quiet().await {
-            break;
+        asked |= serving.was_asked_to_leave();
+        let quiet = serving.quiet_for();
+        let nobody = !quiet.is_zero();
+        if quiet >= args.idle || (asked && nobody) {
+            if serving.leave_if_quiet().await {
+                break;
+            }
+            asked = false;
         }
         // After a failed write nothing can be done with it any more; whoever opens it next can.
         if let Err(error) = home.list(&Filter::default(), None, 0).await {

@@ -173,11 +173,9 @@ fn what_needs_the_journal_alone_names_who_has_it() {
     let book = sample();
     let running = owner(&book, "1h");
     let pid = format!("process {}", running.0.id());
-    for (args, more) in [
-        (&["doctor"][..], "`deedbook verify` checks every record"),
-        (&["compact"], "nobody may have a journal open"),
-        (&["own"], "in use by"),
-    ] {
+    for (args, more) in
+        [(&["compact"][..], "nobody may have a journal open"), (&["own"], "in use by")]
+    {
         let ran = book.run(args);
         assert_eq!(ran.code, 5, "{args:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(&pid) && ran.stderr.contains(more), "{}", ran.stderr);
@@ -186,6 +184,9 @@ fn what_needs_the_journal_alone_names_who_has_it() {
     drop(running);
     let home = book.home();
     let ran = book.run(&["threads"]);
+    assert_eq!(ran.code, 5);
+    assert!(ran.stderr.contains("deedbook_control::serve"), "{}", ran.stderr);
+    let ran = book.run(&["doctor"]);
     assert_eq!(ran.code, 5);
     assert!(ran.stderr.contains("deedbook_control::serve"), "{}", ran.stderr);
     drop(home);

@@ -12,7 +12,7 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::{StoreError, StoreIdentity},
-    embedded::{Backup, Progress, Stage},
+    embedded::{Backup, Examination, Finding, Progress, Stage, Verdict},
     record::RecordHash,
 };
 
@@ -21,7 +21,7 @@ pub use error::ConnectError;
 use self::link::Link;
 use crate::{
     limits::LINE_BYTES_MAX,
-    wire::{self, BackupProgress, Call, Fault},
+    wire::{self, Call, Fault, ProgressValue},
 };
 
 /// A journal that another process holds, reached through its control socket.
@@ -113,14 +113,7 @@ impl Remote {
         let Some(name) = whole.to_str().map(str::to_owned) else {
             return Err(refused(format!("{}: a name that is no text", path.display())));
         };
-        let mut tell = |progress: BackupProgress| {
-            watch(Progress {
-                stage: if progress.stage == "verify" { Stage::Verify } else { Stage::Copy },
-                records: progress.records,
-                of: progress.of,
-                bytes: progress.bytes,
-            });
-        };
+        let mut tell = |progress| watch(progress_of(&progress));
         let made = self.watched(&wire::Backup { to: name.clone() }, true, &mut tell).await;
         // The owner has another folder: it knows the file by its whole name only.
         let made = made.map_err(|error| match &error {
@@ -140,6 +133,43 @@ impl Remote {
         })
     }
 
+    /// Has the owner examine the journal, as
+    /// [`Embedded::examine_open`](deedbook_journal::embedded::Embedded::examine_open) does.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if the owner cannot: the home is no file.
+    ///
+    /// **Cancel safety.** Dropped together with this handle, it is given up.
+    pub async fn examine(
+        &self,
+        mut watch: impl FnMut(Progress) + Send,
+    ) -> Result<Examination, StoreError> {
+        let mut tell = |progress| watch(progress_of(&progress));
+        let said = self.watched(&wire::Examine {}, false, &mut tell).await?;
+        let finding = |said: wire::FindingValue| {
+            // What a later owner says that is not known here may be anything.
+            let verdict = Verdict::of_word(&said.verdict).unwrap_or(Verdict::Fault);
+            Finding::new(said.about, verdict, said.said, said.next)
+        };
+        let mut seen = Examination::default();
+        seen.findings = said.findings.into_iter().map(finding).collect();
+        (seen.records, seen.rolled_back_from) = (said.records, said.rolled_back_from);
+        Ok(seen)
+    }
+
+    /// Asks the owner to leave, so that this process can have the journal for itself: whether it
+    /// does. It goes once this handle is dropped; it stays, and this is false, while anybody else
+    /// is connected.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if it is none that leaves when asked: it holds the journal for
+    /// something of its own.
+    ///
+    /// **Cancel safety.** Dropped, it may leave all the same.
+    pub async fn ask_to_leave(&self) -> Result<bool, StoreError> {
+        Ok(self.ask(&wire::Leave {}, false).await?.leaves)
+    }
+
     fn link(&self) -> Result<Arc<Link>, StoreError> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         link.clone().ok_or(StoreError::Closed)
@@ -154,7 +184,7 @@ impl Remote {
         &self,
         call: &C,
         writes: bool,
-        told: &mut (dyn FnMut(BackupProgress) + Send),
+        told: &mut (dyn FnMut(ProgressValue) + Send),
     ) -> Result<C::Answer, StoreError> {
         let link = self.link()?;
         let id = link.next_id();
@@ -190,6 +220,15 @@ impl Remote {
                 }
             }
         }
+    }
+}
+
+fn progress_of(told: &ProgressValue) -> Progress {
+    Progress {
+        stage: if told.stage == "verify" { Stage::Verify } else { Stage::Copy },
+        records: told.records,
+        of: told.of,
+        bytes: told.bytes,
     }
 }
 

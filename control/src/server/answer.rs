@@ -1,10 +1,10 @@
 //! What each operation does.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use deedbook_journal::{
     checkpointer::{self, Checkpointer, Page, Posted},
-    embedded::{BackupError, Progress, Stage},
+    embedded::{BackupError, Finding, Progress, Stage},
     hex,
     id::{Epoch, MessageId, Name, ThreadId},
     limits::ValueLimits,
@@ -102,6 +102,15 @@ pub(super) async fn answer(
         }
         "erase" => erase(home, id, args(given)?).await,
         "backup" => backup(server, out, id, args(given)?).await,
+        "examine" => {
+            let _: wire::Examine = args(given)?;
+            examine(server, out, id).await
+        }
+        "leave" => {
+            let _: wire::Leave = args(given)?;
+            let leaves = server.leaves()?;
+            wire::answer(id, &wire::Leaving { leaves })
+        }
         op if op.starts_with("guard.") => Box::pin(guard::answer(server, out, id, op, given)).await,
         "hello" => Err(Fault::bad_request("the hello was said")),
         other => {
@@ -272,22 +281,10 @@ async fn backup(server: &Server, out: &Arc<Client>, id: u64, asked: wire::Backup
     if !to.is_absolute() {
         return Err(Fault::bad_request("the name of the copy begins at the root"));
     }
-    let (told, mut tells) = mpsc::channel(1);
-    // What comes faster than it is read is not worth telling.
-    let watch = move |progress: Progress| {
-        let _ = told.try_send(progress);
-    };
-    let tell = async {
-        while let Some(progress) = tells.recv().await {
-            if let Ok(line) = wire::progress(id, &progress_of(&progress)) {
-                out.send(&line).await;
-            }
-        }
-        std::future::pending::<()>().await;
-    };
-    let made = match first(file.backup(&to, watch), tell).await {
+    let (watch, mut tells) = telling();
+    let made = match first(file.backup(&to, watch), tell(out, id, &mut tells)).await {
         First::This(made) => made,
-        First::That(()) => Err(BackupError::Stopped),
+        First::That(never) => match never {},
     };
     let made = made.map_err(|error| match error {
         BackupError::Journal(error) => error.into(),
@@ -303,12 +300,61 @@ async fn backup(server: &Server, out: &Arc<Client>, id: u64, asked: wire::Backup
     wire::answer(id, &answer)
 }
 
+/// Reads everything of the journal, and says how far that has come.
+async fn examine(server: &Server, out: &Arc<Client>, id: u64) -> Line {
+    let Some(file) = server.holding.file() else {
+        let why = "this journal lives in no file of its own; examine its home as that is examined";
+        return Err(Fault::refused(why));
+    };
+    let (watch, mut tells) = telling();
+    let seen = match first(file.examine_open(watch), tell(out, id, &mut tells)).await {
+        First::This(seen) => seen?,
+        First::That(never) => match never {},
+    };
+    // What was over at once has come as far as this at least.
+    if let Ok(progress) = tells.try_recv() {
+        out.send(&wire::progress(id, &progress_of(&progress))?).await;
+    }
+    let finding = |finding: Finding| wire::FindingValue {
+        about: finding.about.into_owned(),
+        verdict: finding.verdict.as_str().into(),
+        said: finding.said,
+        next: finding.next,
+    };
+    let answer = wire::Examined {
+        records: seen.records,
+        rolled_back_from: seen.rolled_back_from,
+        findings: seen.findings.into_iter().map(finding).collect(),
+    };
+    wire::answer(id, &answer)
+}
+
+/// What watches over something that takes its time, and what it tells: what comes faster than it
+/// is read is not worth telling.
+fn telling() -> (impl FnMut(Progress) + Send + 'static, mpsc::Receiver<Progress>) {
+    let (told, tells) = mpsc::channel(1);
+    let watch = move |progress: Progress| {
+        let _ = told.try_send(progress);
+    };
+    (watch, tells)
+}
+
+/// Tells the client, for as long as there is somebody who wants that told.
+async fn tell(client: &Client, id: u64, tells: &mut mpsc::Receiver<Progress>) -> Infallible {
+    while let Some(progress) = tells.recv().await {
+        if let Ok(line) = wire::progress(id, &progress_of(&progress)) {
+            client.send(&line).await;
+        }
+    }
+    std::future::pending().await
+}
+
 fn progress_of(progress: &Progress) -> impl Serialize + use<> {
     let stage = match progress.stage {
         Stage::Verify => "verify",
         _ => "copy",
     };
-    wire::BackupProgress {
+    wire::ProgressValue {
         stage: stage.into(),
         records: progress.records,
         of: progress.of,

@@ -9,7 +9,10 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -104,6 +107,7 @@ pub struct Serving {
     leave: mpsc::Sender<oneshot::Sender<bool>>,
     stopped: Option<oneshot::Receiver<()>>,
     quiet: Arc<Mutex<Quiet>>,
+    leaving: Arc<Leaving>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -122,6 +126,20 @@ impl Serving {
             0 => quiet.since.elapsed(),
             _ => Duration::ZERO,
         }
+    }
+
+    /// Lets a client who needs the journal for itself ask this process to leave, while nobody else
+    /// is connected: [`was_asked_to_leave`](Self::was_asked_to_leave) says so then. Unless this was
+    /// called, whoever asks is refused.
+    pub fn may_be_asked_to_leave(&self) {
+        self.leaving.may.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody has asked this process to leave since this was called last. Others may have
+    /// come meanwhile: [`leave_if_quiet`](Self::leave_if_quiet) turns nobody away.
+    #[must_use]
+    pub fn was_asked_to_leave(&self) -> bool {
+        self.leaving.asked.swap(false, Ordering::AcqRel)
     }
 
     /// Takes no further connections and removes the socket if nobody is connected; else it goes
@@ -160,6 +178,13 @@ struct Quiet {
     since: Instant,
 }
 
+/// Whether this process leaves when somebody asks, and whether somebody has.
+#[derive(Debug, Default)]
+struct Leaving {
+    may: AtomicBool,
+    asked: AtomicBool,
+}
+
 /// What all connections share.
 struct Server {
     holding: Holding,
@@ -168,6 +193,7 @@ struct Server {
     file: Option<wire::File>,
     bounds: Bounds,
     quiet: Arc<Mutex<Quiet>>,
+    leaving: Arc<Leaving>,
     /// Who waits for a guarded step.
     waiting: guard::Waiting,
     /// What is known of the guards' switch.
@@ -175,6 +201,18 @@ struct Server {
 }
 
 impl Server {
+    /// Somebody wants this process to leave. It does if it may and nobody else is connected.
+    fn leaves(&self) -> Result<bool, Fault> {
+        if !self.leaving.may.load(Ordering::Acquire) {
+            let why = "this process holds the journal for itself, and does not leave when asked";
+            return Err(Fault::refused(why));
+        }
+        let quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = quiet.connections <= 1;
+        self.leaving.asked.fetch_or(alone, Ordering::AcqRel);
+        Ok(alone)
+    }
+
     /// Room for an answer that may become long, unless the request came with some.
     async fn room(&self, room: &mut Option<OwnedSemaphorePermit>) {
         if room.is_none() {
@@ -209,10 +247,11 @@ impl Drop for Counted {
 fn start(holding: Holding, place: Where) -> Result<Serving, ServeError> {
     let quiet = Arc::new(Mutex::new(Quiet { connections: 0, since: Instant::now() }));
     let (stop, stopping) = watch::channel(Stop::No);
-    let (leave, leaving) = mpsc::channel(1);
+    let (leave, leaves) = mpsc::channel(1);
     let (ended, stopped) = oneshot::channel();
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let shared = Arc::clone(&quiet);
+    let leaving = Arc::new(Leaving::default());
+    let shared = (Arc::clone(&quiet), Arc::clone(&leaving));
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
@@ -225,7 +264,7 @@ fn start(holding: Holding, place: Where) -> Result<Serving, ServeError> {
                     let _ = ready.send(Ok(named.path().to_owned()));
                     let server = server(holding, user, shared);
                     let door = Door { listener, named };
-                    accept(door, Arc::new(server), stopping, leaving).await;
+                    accept(door, Arc::new(server), stopping, leaves).await;
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
@@ -238,10 +277,15 @@ fn start(holding: Holding, place: Where) -> Result<Serving, ServeError> {
     let path = is_ready.recv().unwrap_or_else(|_| {
         Err(ServeError::Start(io::Error::other("its thread has ended before it began")))
     })?;
-    Ok(Serving { path, stop, leave, stopped: Some(stopped), quiet, thread: Some(thread) })
+    let (stopped, thread) = (Some(stopped), Some(thread));
+    Ok(Serving { path, stop, leave, stopped, quiet, leaving, thread })
 }
 
-fn server(holding: Holding, user: u32, quiet: Arc<Mutex<Quiet>>) -> Server {
+fn server(
+    holding: Holding,
+    user: u32,
+    (quiet, leaving): (Arc<Mutex<Quiet>>, Arc<Leaving>),
+) -> Server {
     let program = std::env::current_exe().ok();
     let program = program.as_ref().and_then(|path| path.file_name());
     let file = holding.file().and_then(|file| identity_of(file.path()).ok());
@@ -252,6 +296,7 @@ fn server(holding: Holding, user: u32, quiet: Arc<Mutex<Quiet>>) -> Server {
         file,
         bounds: Bounds { large: Arc::new(Semaphore::new(LARGE_LINES_MAX)), time: LINE_TIME_MAX },
         quiet,
+        leaving,
         waiting: guard::Waiting::default(),
         switch: tokio::sync::Mutex::default(),
     }

@@ -40,6 +40,8 @@ calls! {
     Log => "log" -> LogAnswer;
     Erase<'_> => "erase" -> Erased;
     Backup => "backup" -> BackupMade;
+    Examine => "examine" -> Examined;
+    Leave => "leave" -> Leaving;
 }
 
 #[derive(Serialize, Deserialize)]
@@ -257,8 +259,37 @@ pub(crate) struct BackupMade {
     pub(crate) file_bytes: u64,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Examine {}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Examined {
+    pub(crate) records: u64,
+    pub(crate) rolled_back_from: Option<u64>,
+    pub(crate) findings: Vec<FindingValue>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct FindingValue {
+    pub(crate) about: String,
+    pub(crate) verdict: String,
+    pub(crate) said: String,
+    pub(crate) next: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Leave {}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Leaving {
+    pub(crate) leaves: bool,
+}
+
+/// How far a backup or an examination has come.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct BackupProgress {
+pub(crate) struct ProgressValue {
     pub(crate) stage: String,
     pub(crate) records: u64,
     pub(crate) of: u64,

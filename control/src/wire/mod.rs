@@ -8,10 +8,10 @@ mod value;
 
 pub(crate) use self::{
     call::{
-        Append, AppendResult, Appended, Backup, BackupMade, BackupProgress, Call, Claim, Claimed,
-        Erase, Erased, File, Hello, HelloAnswer, Inbox, InboxAnswer, Limits, List, ListAnswer, Log,
-        LogAnswer, Now, NowAnswer, Post, PostAnswer, Read, ReadAnswer, Renew, Renewed, Signal,
-        SignalAnswer,
+        Append, AppendResult, Appended, Backup, BackupMade, Call, Claim, Claimed, Erase, Erased,
+        Examine, Examined, File, FindingValue, Hello, HelloAnswer, Inbox, InboxAnswer, Leave,
+        Leaving, Limits, List, ListAnswer, Log, LogAnswer, Now, NowAnswer, Post, PostAnswer,
+        ProgressValue, Read, ReadAnswer, Renew, Renewed, Signal, SignalAnswer,
     },
     error::{Fault, Kind},
     guard::{
@@ -61,7 +61,7 @@ pub(crate) struct Answer<T> {
     #[serde(default)]
     pub(crate) error: Option<Fault>,
     #[serde(default)]
-    pub(crate) progress: Option<BackupProgress>,
+    pub(crate) progress: Option<ProgressValue>,
 }
 
 fn none<T>() -> Option<T> {

@@ -135,14 +135,28 @@ pub(super) fn tidy(disk: &dyn Disk, path: &Path, journal: Option<&dyn DiskFile>)
     }
 }
 
-/// The names aside of a journal that lie in its folder.
-pub(super) fn lying(disk: &dyn Disk, path: &Path) -> io::Result<Vec<PathBuf>> {
+/// The names aside of a journal that lie in its folder, and that nobody is at work on; `journal`
+/// is its file.
+pub(super) fn lying(
+    disk: &dyn Disk,
+    path: &Path,
+    journal: &dyn DiskFile,
+) -> io::Result<Vec<PathBuf>> {
     let Some(name) = path.file_name() else {
         return Ok(Vec::new());
     };
+    let own = journal.device_and_inode().ok();
+    let at_work = |left: &Path| {
+        let Ok(file) = disk.open(left, false, false) else {
+            return false;
+        };
+        let same = own.is_some() && file.device_and_inode().ok() == own;
+        !same && matches!(file.try_lock(), Ok(false))
+    };
     let names = disk.list(folder(path))?;
     let asides = names.iter().filter(|found| is_aside(found, name));
-    Ok(asides.map(|aside| path.with_file_name(aside)).collect())
+    let asides = asides.map(|aside| path.with_file_name(aside));
+    Ok(asides.filter(|aside| !at_work(aside)).collect())
 }
 
 /// The folder in which a journal has its name.

@@ -71,6 +71,11 @@ impl Gate {
         Ok(())
     }
 
+    /// The file itself.
+    pub(super) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
     /// The length of the file itself.
     pub(super) fn file_len(&self) -> io::Result<u64> {
         self.file.len()

@@ -1,9 +1,11 @@
 //! Reading all of a journal and checking it: every checksum, every record's hash and the chain
 //! that it stands in, and that the log has each record once.
 //!
-//! For a journal that nobody writes to meanwhile.
+//! The journal may be written to meanwhile: what counts is what it had when the check began, and
+//! what came later is checked where it is met. Whoever writes waits for nothing but a look into
+//! memory.
 
-use std::{collections::BTreeSet, ops::Bound};
+use std::{collections::BTreeSet, ops::Bound, result};
 
 use super::{
     code,
@@ -15,21 +17,25 @@ use super::{
 };
 use crate::{
     checkpointer::{LogEntry, StoreError},
-    id::{MessageId, ThreadId},
+    id::{LogIndex, MessageId, ThreadId},
     limits::{EMBEDDED_CHECK_READ_BYTES, EMBEDDED_LIST_LOOK_MAX, EMBEDDED_LOG_ENTRIES_MAX},
     record::RecordHash,
 };
 
-type Result<T> = std::result::Result<T, StoreError>;
+type Result<T> = result::Result<T, StoreError>;
+/// What was looked at, unless whoever watches does not want to know.
+type Looked<T> = result::Result<Result<T>, Stopped>;
 
 /// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
+    /// Threads that were there when the check began.
     pub(super) threads: u64,
+    /// Their records up to then.
     pub(super) records: u64,
     /// Of records, as they were written.
     pub(super) bytes: u64,
-    /// The last place of the log.
+    /// The last place of the log at that time.
     pub(super) head: Option<LogEntry>,
     /// What is wrong, the first of it.
     pub(super) damage: Vec<StoreError>,
@@ -44,12 +50,18 @@ pub(super) fn check(
     core: &Core,
     damage_max: usize,
     watch: &mut Watch<'_>,
-) -> std::result::Result<Sum, Stopped> {
-    let mut checking = Checking { core, damage_max, watch, sum: Sum::default(), waiting: 0 };
+) -> result::Result<Sum, Stopped> {
+    let mark = core.state().next;
+    let mut checking = Checking { core, damage_max, watch, mark, sum: Sum::default(), waiting: 0 };
     checking.threads()?;
     for part in [Checking::log, Checking::posted, Checking::inboxes] {
-        let looked = if checking.is_enough() { Ok(()) } else { part(&mut checking) };
-        checking.note(looked);
+        if !checking.is_enough() {
+            let looked = part(&mut checking)?;
+            checking.note(looked);
+        }
+    }
+    if checking.sum.damage.is_empty() {
+        checking.note(core.alive());
     }
     Ok(checking.sum)
 }
@@ -58,6 +70,8 @@ struct Checking<'c, 'w> {
     core: &'c Core,
     damage_max: usize,
     watch: &'c mut Watch<'w>,
+    /// Where the journal ended when the check began.
+    mark: Place,
     sum: Sum,
     /// Messages that wait for a thread.
     waiting: u64,
@@ -68,22 +82,23 @@ fn damaged(why: impl Into<String>) -> StoreError {
 }
 
 impl Checking<'_, '_> {
+    /// Whether more need not be looked at, or cannot.
     fn is_enough(&self) -> bool {
-        self.sum.damage.len() >= self.damage_max
+        self.sum.damage.len() >= self.damage_max || self.core.alive().is_err()
     }
 
     fn note<T>(&mut self, looked: Result<T>) -> Option<T> {
         looked.map_err(|error| self.sum.damage.push(error)).ok()
     }
 
-    fn step(&mut self) -> std::result::Result<(), Stopped> {
+    fn step(&mut self) -> result::Result<(), Stopped> {
         let Sum { records, bytes, .. } = self.sum;
-        let of = self.core.state().next.leaf;
+        let of = self.mark.leaf;
         let goes_on = (self.watch)(Progress { stage: Stage::Verify, records, of, bytes });
         if goes_on { Ok(()) } else { Err(Stopped) }
     }
 
-    fn threads(&mut self) -> std::result::Result<(), Stopped> {
+    fn threads(&mut self) -> result::Result<(), Stopped> {
         let mut from = Bound::Unbounded;
         loop {
             let Some(keys) = self.keys(&from).map_or_else(|e| self.note(Err(e)), Some) else {
@@ -98,11 +113,13 @@ impl Checking<'_, '_> {
             }
             from = Bound::Excluded(last.clone());
             for key in &keys {
-                self.sum.threads += 1;
                 let id = std::str::from_utf8(key).ok().and_then(|id| ThreadId::any(id).ok());
                 let looked = match id {
                     Some(id) => self.thread(&id)?,
-                    None => Err(damaged("a key in the table of threads is no thread id")),
+                    None => {
+                        self.sum.threads += 1;
+                        Err(damaged("a key in the table of threads is no thread id"))
+                    }
                 };
                 self.note(looked);
                 if self.is_enough() {
@@ -114,8 +131,10 @@ impl Checking<'_, '_> {
 
     /// The next keys of threads, those in the table and those that only the log has.
     fn keys(&self, from: &Bound<Vec<u8>>) -> Result<BTreeSet<Vec<u8>>> {
+        // Memory first: a thread that leaves it meanwhile is in the table by then.
+        let (mut keys, mut upto) = self.known(from);
         let range = (from.as_ref().map(|key| &key[..]), Bound::Unbounded);
-        let mut keys = self.core.reading(&ThreadId::system(), |transaction| {
+        let stored = self.core.reading(&ThreadId::system(), |transaction| {
             let mut keys = BTreeSet::new();
             for stored in transaction.open_table(THREADS)?.range::<&[u8]>(range)? {
                 keys.insert(stored?.0.value().to_vec());
@@ -125,27 +144,47 @@ impl Checking<'_, '_> {
             }
             Ok(Ok(keys))
         })?;
-        let upto = keys.last().filter(|_| keys.len() >= EMBEDDED_LIST_LOOK_MAX).cloned();
-        let state = self.core.state();
-        let known = state.threads.iter().filter(|(_, thread)| thread.exists);
-        let known = known.map(|(id, _)| id.as_str().as_bytes());
-        let within = |key: &&[u8]| {
-            let after = match from {
-                Bound::Excluded(from) | Bound::Included(from) => *key > &from[..],
-                Bound::Unbounded => true,
-            };
-            after && upto.as_deref().is_none_or(|upto| *key <= upto)
-        };
-        keys.extend(known.filter(within).map(<[u8]>::to_vec));
+        if stored.len() >= EMBEDDED_LIST_LOOK_MAX {
+            let last = stored.last().cloned();
+            upto = upto.map_or(last.clone(), |upto| last.map(|last| last.min(upto)));
+        }
+        keys.extend(stored);
+        if let Some(upto) = upto {
+            keys.retain(|key| *key <= upto);
+        }
         Ok(keys)
     }
 
+    /// The next keys of threads that are in memory, and the last of them if there are more.
+    fn known(&self, from: &Bound<Vec<u8>>) -> (BTreeSet<Vec<u8>>, Option<Vec<u8>>) {
+        let behind = match from {
+            Bound::Excluded(from) | Bound::Included(from) => Some(&from[..]),
+            Bound::Unbounded => None,
+        };
+        // A damaged key need not be an id: then all of them are looked through.
+        let id = behind.and_then(|key| ThreadId::any(std::str::from_utf8(key).ok()?).ok());
+        let start = id.map_or(Bound::Unbounded, Bound::Excluded);
+        let state = self.core.state();
+        let known = state.threads.range((start.as_ref(), Bound::Unbounded));
+        let known = known.filter(|(_, thread)| thread.exists);
+        let known = known.map(|(id, _)| id.as_str().as_bytes());
+        let known = known.filter(|key| behind.is_none_or(|behind| *key > behind));
+        let keys: BTreeSet<_> = known.take(EMBEDDED_LIST_LOOK_MAX).map(<[u8]>::to_vec).collect();
+        let upto = keys.last().filter(|_| keys.len() >= EMBEDDED_LIST_LOOK_MAX).cloned();
+        (keys, upto)
+    }
+
     /// Reads a thread to its end.
-    fn thread(&mut self, id: &ThreadId) -> std::result::Result<Result<()>, Stopped> {
+    fn thread(&mut self, id: &ThreadId) -> Looked<()> {
         let (mut prev, mut from) = (RecordHash::ZERO, 0);
         loop {
-            let page = match reader::read(self.core, id, from, EMBEDDED_CHECK_READ_BYTES) {
-                Ok(page) => page,
+            let (most, mark) = (EMBEDDED_CHECK_READ_BYTES, self.mark.leaf);
+            let read = reader::read_counting(self.core, id, from, most, mark);
+            // A thread has begun since if its first record is behind the mark.
+            let begun = matches!(&read, Ok((page, 0)) if from == 0 && !page.items.is_empty());
+            self.sum.threads += u64::from(from == 0 && !begun);
+            let (page, before_mark) = match read {
+                Ok(read) => read,
                 Err(error) => return Ok(Err(error)),
             };
             for (n, record) in &page.items {
@@ -154,9 +193,9 @@ impl Checking<'_, '_> {
                     return Ok(Err(StoreError::Damaged { thread, n: *n, why }));
                 }
                 prev = record.hash;
-                self.sum.records += 1;
                 self.sum.bytes = self.sum.bytes.saturating_add(record.size() as u64);
             }
+            self.sum.records += before_mark;
             self.step()?;
             match page.next {
                 Some(next) => from = next,
@@ -176,25 +215,32 @@ impl Checking<'_, '_> {
         reader::inbox(self.core, id).map(drop)
     }
 
-    /// Reads the log: it has no gap, and as many records as the threads have.
-    fn log(&mut self) -> Result<()> {
-        let mut next = Some(0);
-        let mut leaves = 0;
-        while let Some(from) = next {
-            let page = reader::log(self.core, from, EMBEDDED_LOG_ENTRIES_MAX)?;
+    /// Reads the log up to the mark: it has no gap, and as many records as the threads have.
+    fn log(&mut self) -> Looked<()> {
+        let mut leaves: LogIndex = 0;
+        while leaves < self.mark.leaf {
+            let left = usize::try_from(self.mark.leaf - leaves).unwrap_or(usize::MAX);
+            let page = match reader::log(self.core, leaves, left.min(EMBEDDED_LOG_ENTRIES_MAX)) {
+                Ok(page) => page,
+                Err(error) => return Ok(Err(error)),
+            };
+            if page.items.is_empty() {
+                return Ok(Err(damaged(format!("the log ends before place {leaves}"))));
+            }
             leaves += page.items.len() as u64;
-            next = page.next;
-            self.sum.head = page.items.into_iter().next_back().or(self.sum.head.take());
+            self.sum.head = page.items.into_iter().next_back();
+            self.step()?;
         }
         if self.sum.damage.is_empty() && leaves != self.sum.records {
             let records = self.sum.records;
-            return Err(damaged(format!("the log has {leaves} records and the threads {records}")));
+            let why = format!("the log has {leaves} records and the threads {records}");
+            return Ok(Err(damaged(why)));
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Reads the messages: each waits for a thread.
-    fn inboxes(&mut self) -> Result<()> {
+    fn inboxes(&mut self) -> Looked<()> {
         let mut stored = 0;
         let mut from = Bound::Unbounded;
         loop {
@@ -219,28 +265,35 @@ impl Checking<'_, '_> {
                     }
                 }
                 Ok(Ok(last))
-            })?;
+            });
+            self.step()?;
             match last {
-                Some(last) => from = Bound::Excluded(last),
-                None => break,
+                Ok(Some(last)) => from = Bound::Excluded(last),
+                Ok(None) => break,
+                Err(error) => return Ok(Err(error)),
             }
         }
-        // What only the log has changed is not in the table yet.
-        let settled = self.core.state().unsettled.0 == 0 && self.sum.damage.is_empty();
+        let settled = {
+            let state = self.core.state();
+            // What only the log has changed is not in the table yet, and what was said or taken
+            // since the threads were read is not counted.
+            state.unsettled.0 == 0 && state.next == self.mark && self.sum.damage.is_empty()
+        };
         if settled && stored != self.waiting {
             let waiting = self.waiting;
-            return Err(damaged(format!("the inbox has {stored} messages and {waiting} wait")));
+            let why = format!("the inbox has {stored} messages and {waiting} wait");
+            return Ok(Err(damaged(why)));
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Reads the ids of messages.
-    fn posted(&mut self) -> Result<()> {
+    fn posted(&mut self) -> Looked<()> {
         let mut from = Bound::Unbounded;
         loop {
             let range = (from, Bound::Unbounded);
             let mut order = Ascending::after(&from);
-            let (looked, last) = self.core.reading(&ThreadId::system(), |transaction| {
+            let looked = self.core.reading(&ThreadId::system(), |transaction| {
                 let (mut looked, mut last) = (0, None);
                 for stored in transaction.open_table(POSTED)?.range(range)? {
                     let (key, seal) = stored?;
@@ -257,10 +310,12 @@ impl Checking<'_, '_> {
                     }
                 }
                 Ok(Ok((looked, last)))
-            })?;
-            match last {
-                Some(last) if looked > 0 => from = Bound::Excluded(last),
-                _ => return Ok(()),
+            });
+            self.step()?;
+            match looked {
+                Ok((looked, Some(last))) if looked > 0 => from = Bound::Excluded(last),
+                Ok(_) => return Ok(Ok(())),
+                Err(error) => return Ok(Err(error)),
             }
         }
     }

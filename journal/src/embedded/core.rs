@@ -9,7 +9,7 @@ use std::{
 };
 
 use redb::{Database, ReadTransaction, ReadableDatabase};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{
     anchor::Anchor,
@@ -65,6 +65,8 @@ pub(super) struct Core {
     pub(super) read_only: bool,
     /// What drains change while the tables are copied.
     pub(super) copying: Mutex<Option<Changes>>,
+    /// Whoever examines it takes one.
+    pub(super) examining: Arc<Semaphore>,
 }
 
 /// What went wrong in the storage library.

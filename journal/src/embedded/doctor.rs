@@ -1,6 +1,9 @@
 //! Examining a journal: everything is read, and nothing is changed.
 
+mod held;
+
 use std::{
+    borrow::Cow,
     io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
@@ -12,7 +15,7 @@ use super::{
     aside,
     check::{self, Sum},
     core::{Core, Fault, guarded},
-    disk::DiskFile,
+    disk::{Disk, DiskFile},
     error::OpenError,
     open,
     options::OpenOptions,
@@ -49,6 +52,14 @@ impl Verdict {
             Self::Fault => "fault",
         }
     }
+
+    /// What this word says; `None` if it is none of them.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        [Self::Good, Self::Note, Self::Warning, Self::Fault]
+            .into_iter()
+            .find(|v| v.as_str() == word)
+    }
 }
 
 /// Something that was looked at.
@@ -56,13 +67,21 @@ impl Verdict {
 #[non_exhaustive]
 pub struct Finding {
     /// What was looked at, in one word.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
     /// How it stands with it.
     pub verdict: Verdict,
     /// What was found.
     pub said: String,
     /// What to do about it; empty if nothing is to be done.
     pub next: String,
+}
+
+impl Finding {
+    /// A finding, as it was told.
+    #[must_use]
+    pub fn new(about: String, verdict: Verdict, said: String, next: String) -> Self {
+        Self { about: about.into(), verdict, said, next }
+    }
 }
 
 /// What was found of a journal.
@@ -85,7 +104,8 @@ impl Examination {
     }
 
     fn say(&mut self, about: &'static str, verdict: Verdict, said: impl Into<String>, next: &str) {
-        self.findings.push(Finding { about, verdict, said: said.into(), next: next.into() });
+        let (about, said, next) = (about.into(), said.into(), next.into());
+        self.findings.push(Finding { about, verdict, said, next });
     }
 }
 
@@ -97,7 +117,8 @@ impl Embedded {
     /// where the journal was not closed or is damaged, and needs no more than to read it.
     ///
     /// `watch` is told how far it has come, and says whether to go on; if not, the rest is not
-    /// looked at. Blocks the calling thread.
+    /// looked at. Blocks the calling thread. A journal that is open is examined by whoever has it
+    /// open: [`Embedded::examine_open`].
     ///
     /// # Errors
     /// What keeps it from looking at all: there is no journal, it is no file, or somebody has it
@@ -111,12 +132,12 @@ impl Embedded {
         let options = options.clone().read_only(true).accept_rollback(true);
         let file = open::take(path, &options)?;
         let mut seen = Examination::default();
-        of_file(&mut seen, path, &*file, &options);
+        of_file(&mut seen, path, &*file, &*options.disk);
         let Some(core) = of_opening(&mut seen, path, &file, &options) else {
             return Ok(seen);
         };
-        of_log(&mut seen, &core);
-        of_anchor(&mut seen, path, &core, &options);
+        of_log(&mut seen, &core, !core.found.clean);
+        of_anchor(&mut seen, &core);
         let Ok(sum) = check::check(&core, EMBEDDED_DAMAGE_TOLD_MAX, &mut watch) else {
             seen.say("records", Verdict::Note, "not all of them were read", "");
             return Ok(seen);
@@ -134,7 +155,7 @@ impl Embedded {
 }
 
 /// The file and its folder.
-fn of_file(seen: &mut Examination, path: &Path, file: &dyn DiskFile, options: &OpenOptions) {
+fn of_file(seen: &mut Examination, path: &Path, file: &dyn DiskFile, disk: &dyn Disk) {
     match file.mode() {
         Ok(Some(mode)) if mode & 0o077 != 0 => seen.say(
             "file",
@@ -149,7 +170,7 @@ fn of_file(seen: &mut Examination, path: &Path, file: &dyn DiskFile, options: &O
         let said = format!("it has {names} names");
         seen.say("file", Verdict::Note, said, "nothing, if nobody writes to it by another one");
     }
-    match aside::lying(&*options.disk, path) {
+    match aside::lying(disk, path, file) {
         Ok(asides) if asides.is_empty() => {}
         Ok(asides) => {
             let said = format!("{} beside it {}", names(&asides), were_left(&asides));
@@ -211,8 +232,8 @@ fn of_closing(seen: &mut Examination, core: &Core) {
     }
 }
 
-/// The files of the log.
-fn of_log(seen: &mut Examination, core: &Core) {
+/// The files of the log. `follows` says whether the tables lack what it has, or may soon.
+fn of_log(seen: &mut Examination, core: &Core, follows: bool) {
     let lying = match core.segments.lying() {
         Ok(lying) => lying,
         Err(error) => return seen.say("log", Verdict::Warning, error.to_string(), ""),
@@ -224,17 +245,25 @@ fn of_log(seen: &mut Examination, core: &Core) {
         let said = format!("{} is none of its log, and in the way of it", names(&foreign));
         seen.say("log", Verdict::Warning, said, "move it away");
     }
-    if core.found.clean && !ours.is_empty() {
+    if !follows && !ours.is_empty() {
         let said = format!("{} was left, and everything in it is in the tables", names(&ours));
         seen.say("log", Verdict::Note, said, "nothing: it is used again or removed");
-    } else if !core.found.clean {
+    } else if follows && ours.is_empty() {
+        let next = "end whoever has it open, in order: everything is in the tables then";
+        seen.say("log", Verdict::Warning, "somebody has removed it while it is written to", next);
+    } else if follows {
         seen.say("log", Verdict::Good, format!("{} follows the tables", names(&ours)), "");
     }
 }
 
 /// The anchor.
-fn of_anchor(seen: &mut Examination, path: &Path, core: &Core, options: &OpenOptions) {
-    let said = match anchor::look(&*options.disk, path, &core.identity.log_id) {
+fn of_anchor(seen: &mut Examination, core: &Core) {
+    let looked = {
+        // Whoever writes it waits, so that no half of it is read.
+        let _anchor = core.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        anchor::look(&**core.segments.disk(), &core.path, &core.identity.log_id)
+    };
+    let said = match looked {
         Ok(Found::Said(said)) => said,
         other => {
             let (verdict, said, next) = match other {
@@ -322,7 +351,6 @@ fn of_pages(seen: &mut Examination, core: &Core) {
 
 /// How much of the file is in use.
 fn of_space(seen: &mut Examination, core: &Core, file: &dyn DiskFile) {
-    let length: io::Result<u64> = file.len();
     let opened = core.opened();
     let used = opened.as_ref().map(|opened| {
         guarded(|| {
@@ -332,7 +360,12 @@ fn of_space(seen: &mut Examination, core: &Core, file: &dyn DiskFile) {
             Ok(stats.allocated_pages() * stats.page_size() as u64)
         })
     });
-    let (Ok(length), Some(Ok(used))) = (length, used) else {
+    say_space(seen, file.len(), used.and_then(Result::ok));
+}
+
+/// Says how much of a file of this length is in use.
+fn say_space(seen: &mut Examination, length: io::Result<u64>, used: Option<u64>) {
+    let (Ok(length), Some(used)) = (length, used) else {
         return seen.say("space", Verdict::Note, "it cannot be told how much is in use", "");
     };
     let free = length.saturating_sub(used);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{
     anchor::{self, Anchor, Found},
@@ -33,6 +33,7 @@ use super::{
 use crate::{
     checkpointer::StoreIdentity,
     id::{StoreTime, ThreadId},
+    limits::EMBEDDED_EXAMINATIONS_MAX,
 };
 
 /// What every redb file begins with.
@@ -133,6 +134,7 @@ pub(super) fn open_file(
         anchor: Mutex::new(known.anchor),
         read_only: options.read_only,
         copying: Mutex::new(None),
+        examining: Arc::new(Semaphore::new(EMBEDDED_EXAMINATIONS_MAX)),
     })
 }
 

@@ -204,12 +204,23 @@ pub(super) fn read(
     from: Position,
     bytes_max: usize,
 ) -> Result<RecordPage> {
+    read_counting(core, id, from, bytes_max, 0).map(|(page, _)| page)
+}
+
+/// The same, and how many of the records stand in the log before `mark`.
+pub(super) fn read_counting(
+    core: &Core,
+    id: &ThreadId,
+    from: Position,
+    bytes_max: usize,
+    mark: LogIndex,
+) -> Result<(RecordPage, u64)> {
     core.alive()?;
     let seen = seen(core, id)?;
     if from >= seen.next {
-        return Ok(Page { items: Vec::new(), next: None });
+        return Ok((Page { items: Vec::new(), next: None }, 0));
     }
-    let mut page = Filling::new(from, bytes_max.min(EMBEDDED_READ_BYTES_MAX));
+    let mut page = Filling::new(from, bytes_max.min(EMBEDDED_READ_BYTES_MAX), mark);
     if from < seen.in_memory() {
         let read =
             core.reading(id, |transaction| in_tables(core, transaction, id, &seen, &mut page));
@@ -228,7 +239,7 @@ pub(super) fn read(
         let appended = &fresh.appended;
         let tail = appended.tail();
         if tail.next > from {
-            let records = appended.records.iter().cloned();
+            let records = (fresh.place.leaf..).zip(appended.records.iter().cloned());
             page.take(id, (appended.at, appended.prev), (tail.next, tail.head), records)?;
         }
     }
@@ -238,7 +249,7 @@ pub(super) fn read(
     for (n, record) in page.items.iter_mut().filter(|_| !seen.erased.is_empty()) {
         seen.without_erased(*n, record);
     }
-    Ok(Page { items: page.items, next: page.next })
+    Ok((Page { items: page.items, next: page.next }, page.before_mark))
 }
 
 /// Fills a page with what the tables have before what memory has.
@@ -267,7 +278,8 @@ fn in_tables(
             };
             let (first, last) =
                 ((loaded.head.at, loaded.head.prev), (loaded.head.end(), loaded.head.last()));
-            if let Err(error) = page.take(id, first, last, loaded.records.into_iter()) {
+            let leaves = loaded.head.shapes.iter().map(|shape| shape.leaf);
+            if let Err(error) = page.take(id, first, last, leaves.zip(loaded.records)) {
                 return Ok(Err(error));
             }
             if page.next.is_some() {
@@ -290,10 +302,12 @@ struct Filling {
     bytes: usize,
     bytes_max: usize,
     next: Option<Position>,
+    mark: LogIndex,
+    before_mark: u64,
 }
 
 impl Filling {
-    fn new(from: Position, bytes_max: usize) -> Self {
+    fn new(from: Position, bytes_max: usize, mark: LogIndex) -> Self {
         Self {
             from,
             expected: from,
@@ -302,17 +316,19 @@ impl Filling {
             bytes: 0,
             bytes_max,
             next: None,
+            mark,
+            before_mark: 0,
         }
     }
 
-    /// Takes a run of records that begins at one position behind one hash and ends at another, as
-    /// far as the page has room.
+    /// Takes a run of records, each with its place in the log, that begins at one position behind
+    /// one hash and ends at another, as far as the page has room.
     fn take(
         &mut self,
         id: &ThreadId,
         (at, before): (Position, RecordHash),
         (end, last): (Position, RecordHash),
-        records: impl Iterator<Item = Record>,
+        records: impl Iterator<Item = (LogIndex, Record)>,
     ) -> Result<()> {
         let follows = match self.prev {
             Some(prev) => at == self.expected && before == prev,
@@ -321,12 +337,13 @@ impl Filling {
         if !follows || (at == 0) != (before == RecordHash::ZERO) {
             return Err(damaged(id, self.expected, "what stands there does not follow"));
         }
-        for (n, record) in (at..).zip(records).filter(|(n, _)| *n >= self.from) {
+        for (n, (leaf, record)) in (at..).zip(records).filter(|(n, _)| *n >= self.from) {
             self.bytes = self.bytes.saturating_add(record.size());
             if self.bytes > self.bytes_max && !self.items.is_empty() {
                 self.next = Some(n);
                 return Ok(());
             }
+            self.before_mark += u64::from(leaf < self.mark);
             self.items.push((n, record));
         }
         self.expected = end;

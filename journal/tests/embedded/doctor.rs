@@ -45,7 +45,7 @@ fn a_journal_in_order_is_said_to_be_so_and_stays_as_it_was() {
     let before = files(&folder);
     let seen = examine(&folder.book());
     assert_eq!(seen.worst(), Verdict::Good, "{:#?}", seen.findings);
-    let told: Vec<_> = seen.findings.iter().map(|finding| finding.about).collect();
+    let told: Vec<_> = seen.findings.iter().map(|finding| &*finding.about).collect();
     assert_eq!(told, ["file", "opening", "anchor", "records", "pages", "space"]);
     assert_eq!(seen.records, 25);
     assert!(files(&folder) == before);

@@ -15,6 +15,7 @@ mod compact;
 mod damage;
 mod desk;
 mod doctor;
+mod examined;
 mod faults;
 mod kill;
 mod open;

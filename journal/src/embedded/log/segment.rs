@@ -243,6 +243,8 @@ impl Segments {
     /// What lies at the names of the log: each file that is there, and whether it is a log of this
     /// journal.
     pub(in super::super) fn lying(&self) -> io::Result<Vec<(PathBuf, bool)>> {
+        // A file that is being made has no title yet.
+        let _slots = self.slots();
         let mut lying = Vec::new();
         for path in NAMES.map(|name| self.path(name)) {
             match self.disk.open(&path, false, false) {
