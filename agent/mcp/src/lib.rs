@@ -15,6 +15,9 @@
 //! thread, answered from the record when the model repeats it. The operation key goes along in the
 //! metadata of the request, under [`OPERATION_KEY`], for servers that want to honour it.
 
+#[cfg(feature = "http")]
+mod http;
+mod link;
 mod server;
 mod tool;
 

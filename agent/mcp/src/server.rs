@@ -1,16 +1,16 @@
 //! A server, and the tools that it offers.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use deedbook_agent::{DynTool, Effect, Terms};
 use rmcp::{
     RoleClient, ServiceExt,
-    service::{ClientInitializeError, RunningService, ServiceError},
+    service::{ClientInitializeError, ServiceError},
     transport::{IntoTransport, TokioChildProcess},
 };
 use tokio::process::Command;
 
-use crate::tool;
+use crate::{link::Link, tool};
 
 /// Why a server's tools are not there.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,14 @@ pub enum McpError {
     /// It did not greet as the protocol asks.
     #[error("the MCP server did not greet: {0}")]
     Greet(Box<ClientInitializeError>),
+    /// There is no MCP server behind this URL, or none that this build can reach.
+    #[error("no MCP server answers at {url}: {why}")]
+    Reach {
+        /// Where it should be, without what may be secret in it.
+        url: String,
+        /// What is known of the cause.
+        why: String,
+    },
     /// It did not list its tools.
     #[error("the MCP server did not list its tools: {0}")]
     List(#[from] ServiceError),
@@ -36,7 +44,7 @@ impl From<ClientInitializeError> for McpError {
 /// A connection to an MCP server. It lasts as long as this, or one of its tools, is kept.
 #[derive(Clone)]
 pub struct Server {
-    service: Arc<RunningService<RoleClient, ()>>,
+    link: Link,
     prefix: String,
     effects: BTreeMap<String, Effect>,
     terms: Terms,
@@ -51,13 +59,18 @@ impl Server {
         Self::over(TokioChildProcess::new(command)?).await
     }
 
-    /// A server behind HTTP.
+    /// A server behind HTTP, in the clear.
+    ///
+    /// A call is sent once: not again over another connection, nor in another session, nor to
+    /// where the server redirects it. So that a server that is down, or has started anew, leaves
+    /// no doubt, it is asked for a sign of life before every call; if it does not know the session
+    /// any more, another one is begun first.
     ///
     /// # Errors
     /// See [`McpError`].
     #[cfg(feature = "http")]
     pub async fn http(url: &str) -> Result<Self, McpError> {
-        Self::over(rmcp::transport::StreamableHttpClientTransport::from_uri(url)).await
+        Ok(Self::with(Link::renewed(crate::http::Place::new(url)?).await?))
     }
 
     /// A server behind any transport of `rmcp`.
@@ -69,8 +82,11 @@ impl Server {
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let service = Arc::new(().serve(transport).await?);
-        Ok(Self { service, prefix: String::new(), effects: BTreeMap::new(), terms: Terms::new() })
+        Ok(Self::with(Link::fixed(().serve(transport).await?)))
+    }
+
+    fn with(link: Link) -> Self {
+        Self { link, prefix: String::new(), effects: BTreeMap::new(), terms: Terms::new() }
     }
 
     /// Puts this before the name of every tool, so that two servers do not collide. Never change
@@ -100,12 +116,12 @@ impl Server {
     /// # Errors
     /// See [`McpError`].
     pub async fn tools(&self) -> Result<Vec<DynTool>, McpError> {
-        let listed = self.service.list_all_tools().await?;
+        let listed = self.link.ready().await?.list_all_tools().await?;
         let made = listed.into_iter().map(|listed| {
             let effect = self.effects.get(&*listed.name).copied();
             let effect =
                 effect.unwrap_or_else(|| tool::effect_of_hints(listed.annotations.as_ref()));
-            tool::made(&self.service, &self.prefix, &listed, effect, self.terms.clone())
+            tool::made(&self.link, &self.prefix, &listed, effect, self.terms.clone())
         });
         Ok(made.collect())
     }

@@ -1,18 +1,17 @@
 //! One tool of a server.
 
-use std::sync::Arc;
-
 use deedbook::StepError;
 use deedbook_agent::{Call, Declaration, DynTool, Effect, Schema, Terms};
 use rmcp::{
-    RoleClient,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, JsonObject, Tool,
         ToolAnnotations,
     },
-    service::{RunningService, ServiceError},
+    service::ServiceError,
 };
 use serde_json::{Value, json};
+
+use crate::link::Link;
 
 /// The member of a request's metadata that holds the operation key.
 pub const OPERATION_KEY: &str = "dev.deedbook/operation-key";
@@ -38,7 +37,7 @@ pub fn effect_of_hints(hints: Option<&ToolAnnotations>) -> Effect {
 }
 
 pub(crate) fn made(
-    service: &Arc<RunningService<RoleClient, ()>>,
+    link: &Link,
     prefix: &str,
     listed: &Tool,
     effect: Effect,
@@ -50,10 +49,12 @@ pub(crate) fn made(
         // As the protocol has it: what a schema does not mention is the server's business.
         schema: Schema::new(open(&listed.input_schema)),
     };
-    let (service, name) = (service.clone(), listed.name.clone());
+    let (link, name) = (link.clone(), listed.name.clone());
     DynTool::new(declaration, effect, terms, move |call: Call, arguments| {
-        let (service, name) = (service.clone(), name.clone());
+        let (link, name) = (link.clone(), name.clone());
         async move {
+            // Nothing of the call is sent yet.
+            let service = link.ready().await.map_err(|e| StepError::from(e).not_applied())?;
             let mut params = CallToolRequestParams::new(name);
             params.arguments = match arguments {
                 Value::Object(members) => Some(members),
@@ -109,6 +110,16 @@ fn failed(error: ServiceError) -> StepError {
         }
         _ => false,
     };
-    let error = StepError::from(error);
+    let error = told_of(error);
     if refused { error.terminal().code("refused") } else { error }
+}
+
+#[cfg(feature = "http")]
+fn told_of(error: ServiceError) -> StepError {
+    StepError::new(crate::http::words(&error))
+}
+
+#[cfg(not(feature = "http"))]
+fn told_of(error: ServiceError) -> StepError {
+    StepError::from(error)
 }

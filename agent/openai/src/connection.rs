@@ -18,6 +18,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
+use crate::tls::{Roots, secured};
+
 /// What drives the connection: it goes on only while somebody waits for the answer.
 type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
@@ -31,6 +33,7 @@ pub(crate) struct Answer {
 /// Sends a request, and waits for the head of the answer.
 pub(crate) async fn post(
     uri: &Uri,
+    roots: &Roots,
     key: Option<&str>,
     body: String,
     connect: Duration,
@@ -44,35 +47,11 @@ pub(crate) async fn post(
     stream.set_nodelay(true).map_err(broken)?;
     let request = request(uri, key, body)?;
     if secure {
-        let stream = timeout(connect, secured(&host, stream));
+        let stream = timeout(connect, secured(roots, &host, stream));
         let stream = stream.await.map_err(|_| late("no secure connection", connect))??;
         return send(TokioIo::new(stream), request, silence).await;
     }
     send(TokioIo::new(stream), request, silence).await
-}
-
-#[cfg(feature = "tls")]
-async fn secured(
-    host: &str,
-    stream: TcpStream,
-) -> Result<tokio_rustls::client::TlsStream<TcpStream>, ModelError> {
-    use std::sync::Arc;
-    use tokio_rustls::{TlsConnector, rustls};
-
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(broken)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(broken)?;
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(broken)
-}
-
-#[cfg(not(feature = "tls"))]
-async fn secured(_: &str, _: TcpStream) -> Result<TcpStream, ModelError> {
-    Err(ModelError::Rejected("this build has no TLS".to_owned()))
 }
 
 fn request(uri: &Uri, key: Option<&str>, body: String) -> Result<Request<Full<Bytes>>, ModelError> {
@@ -153,7 +132,7 @@ async fn driven<F: Future>(driver: &mut Option<Driver>, wanted: F) -> F::Output 
     .await
 }
 
-fn broken(error: impl std::error::Error) -> ModelError {
+pub(crate) fn broken(error: impl std::error::Error) -> ModelError {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

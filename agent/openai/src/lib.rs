@@ -15,5 +15,7 @@ mod connection;
 mod model;
 mod protocol;
 mod stream;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 pub use model::{Misfit, OpenAi};

@@ -11,6 +11,7 @@ use crate::{
     connection::{self, Answer},
     protocol,
     stream::Stream,
+    tls::Roots,
 };
 
 /// The longest answer.
@@ -27,6 +28,7 @@ pub struct OpenAi(Arc<Settings>);
 #[derive(Debug, Clone)]
 struct Settings {
     endpoint: Uri,
+    roots: Roots,
     key: Option<Secret<String>>,
     model: String,
     streams: bool,
@@ -45,6 +47,14 @@ pub enum Misfit {
     /// The base URL is `https`, and this build cannot.
     #[error("{0:?} needs the feature `tls` of deedbook-openai")]
     NoTls(String),
+    /// No root certificate was found where one should be.
+    #[error("no root certificate can be taken from {from}: {why}")]
+    Roots {
+        /// Where.
+        from: String,
+        /// What is there instead.
+        why: String,
+    },
 }
 
 impl OpenAi {
@@ -63,6 +73,7 @@ impl OpenAi {
         }
         Ok(Self(Arc::new(Settings {
             endpoint,
+            roots: Roots::default(),
             key: None,
             model: model.into(),
             streams: true,
@@ -73,7 +84,8 @@ impl OpenAi {
     }
 
     /// What `OPENAI_BASE_URL`, `OPENAI_API_KEY` and `OPENAI_MODEL` say; without a base URL it is
-    /// OpenAI's own.
+    /// OpenAI's own. For `https`, the certificates in the file that `SSL_CERT_FILE` names are
+    /// trusted as well, as by `root_certificates_file`.
     ///
     /// # Errors
     /// See [`Misfit`].
@@ -82,6 +94,13 @@ impl OpenAi {
         let base = set("OPENAI_BASE_URL").unwrap_or_else(|| "https://api.openai.com/v1".to_owned());
         let model = set("OPENAI_MODEL").unwrap_or_else(|| "gpt-4o-mini".to_owned());
         let made = Self::new(&base, model)?;
+        #[cfg(feature = "tls")]
+        let made = match env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+            Some(path) if made.0.endpoint.scheme_str() == Some("https") => {
+                made.root_certificates_file(path)?
+            }
+            _ => made,
+        };
         Ok(match set("OPENAI_API_KEY") {
             Some(key) => made.key(key),
             None => made,
@@ -98,6 +117,37 @@ impl OpenAi {
     pub fn key(self, key: impl Into<String>) -> Self {
         let key = Secret::new(key.into());
         self.with(|settings| settings.key = Some(key))
+    }
+
+    /// Trusts these root certificates too, beside those that Mozilla trusts: PEM, as many as there
+    /// are. For a server, or a proxy on the way to it, whose certificate a private CA has signed.
+    ///
+    /// # Errors
+    /// [`Misfit::Roots`] if there is none.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(self, pem: impl AsRef<[u8]>) -> Result<Self, Misfit> {
+        self.trusting("the given PEM", pem.as_ref())
+    }
+
+    /// Trusts the root certificates in this file too; see
+    /// [`root_certificates`](Self::root_certificates). It is read once, now.
+    ///
+    /// # Errors
+    /// [`Misfit::Roots`] if it cannot be read, or there is none in it.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates_file(self, path: impl AsRef<std::path::Path>) -> Result<Self, Misfit> {
+        let from = path.as_ref().display().to_string();
+        match std::fs::read(path) {
+            Ok(pem) => self.trusting(&from, &pem),
+            Err(error) => Err(Misfit::Roots { from, why: error.to_string() }),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn trusting(self, from: &str, pem: &[u8]) -> Result<Self, Misfit> {
+        let mut roots = self.0.roots.clone();
+        roots.add(pem).map_err(|why| Misfit::Roots { from: from.to_owned(), why })?;
+        Ok(self.with(|settings| settings.roots = roots))
     }
 
     /// Whether answers are asked for piece by piece. Default: yes.
@@ -140,6 +190,7 @@ impl OpenAi {
         let key = settings.key.as_ref().map(|key| key.expose().as_str());
         let made = connection::post(
             &settings.endpoint,
+            &settings.roots,
             key,
             body.to_string(),
             settings.connect,
