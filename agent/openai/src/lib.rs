@@ -13,9 +13,13 @@
 
 mod connection;
 mod model;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 mod protocol;
 mod stream;
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+#[cfg(feature = "tls")]
 mod tls;
 
 pub use model::{Misfit, OpenAi};
+#[cfg(not(feature = "tls"))]
+use no_tls as tls;
