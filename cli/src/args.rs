@@ -213,7 +213,7 @@ pub(crate) struct Show {
 /// Who acts.
 #[derive(Debug, Args)]
 pub(crate) struct Who {
-    /// Who does this, for the record; `user:` and the name of the system's user if not given
+    /// Who does this, for the record; `user:` and what USER says if not given
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) by: Option<String>,
 }

@@ -184,7 +184,13 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
         }
         command => command,
     };
-    let book = open::open(journal, access(&command)).await?;
+    let book = match &command {
+        // It takes its time, and others go on meanwhile.
+        Command::Forget(args) if !args.dry_run => {
+            Opened::There(reach::reach(open::path(journal)?).await?)
+        }
+        command => open::open(journal, access(command)).await?,
+    };
     let outcome = on_journal(command, &book, journal, out).await;
     let closed = book.home().close().await;
     match outcome? {
@@ -202,13 +208,9 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
 fn access(command: &Command) -> Access {
     use Command as C;
     match command {
-        C::Reset(_)
-        | C::Forget(_)
-        | C::Signal(_)
-        | C::Approve(_)
-        | C::Deny(_)
-        | C::Resolve(_)
-        | C::Cancel(_) => Access::Write,
+        C::Reset(_) | C::Signal(_) | C::Approve(_) | C::Deny(_) | C::Resolve(_) | C::Cancel(_) => {
+            Access::Write
+        }
         C::Guards(args) if args.switch.is_some() => Access::Write,
         _ => Access::WriteIfPossible,
     }

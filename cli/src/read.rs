@@ -102,7 +102,12 @@ pub(crate) struct Records<'a> {
 
 impl<'a> Records<'a> {
     pub(crate) fn new(home: &'a dyn Checkpointer, thread: ThreadId) -> Self {
-        Self { home, thread, next: Some(0), page: VecDeque::new() }
+        Self::from(home, thread, 0)
+    }
+
+    /// Those from this one on.
+    pub(crate) fn from(home: &'a dyn Checkpointer, thread: ThreadId, from: Position) -> Self {
+        Self { home, thread, next: Some(from), page: VecDeque::new() }
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<(Position, Record)>, StoreError> {
@@ -138,6 +143,14 @@ pub(crate) struct Log<'a> {
 impl<'a> Log<'a> {
     pub(crate) fn new(home: &'a dyn Checkpointer) -> Self {
         Self { home, next: Some(0), page: VecDeque::new(), ahead: HashMap::new(), ahead_bytes: 0 }
+    }
+
+    /// Reads on from this place: others may have written behind what was the end.
+    pub(crate) fn go_on(&mut self, from: LogIndex) {
+        self.next = Some(from);
+        // What was read ahead may have been erased since.
+        self.ahead.clear();
+        self.ahead_bytes = 0;
     }
 
     /// The next place of the log, and the record that stands there, or why it cannot be read.

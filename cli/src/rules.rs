@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use deedbook_journal::{
     id::{Epoch, Position, StoreTime, ThreadId},
     limits::ValueLimits,
-    record::{Header, Kind, Record, RecordHash},
+    record::{Header, Kind, Record, RecordHash, Role},
     value,
 };
 
@@ -34,7 +34,7 @@ impl What {
     }
 
     /// What `verify` does not tell of it, whatever it says otherwise.
-    pub(crate) fn not_checked(self, erased: u64) -> Vec<&'static str> {
+    pub(crate) fn not_checked(self, erased: u64, kept: u64) -> Vec<&'static str> {
         let anchored = match self {
             Self::Export { .. } => {
                 "not anchored: a cut tail or an older copy looks whole; compare with a copy kept \
@@ -59,6 +59,9 @@ impl What {
         if matches!(self, Self::Export { .. }) {
             not.push("the time and the tool that the first line names");
         }
+        if kept > 0 {
+            not.push("payloads that were erased after they were written here: they are still here");
+        }
         if erased > 0 {
             not.push("erased payloads: only their commitments are left");
         }
@@ -81,6 +84,16 @@ pub(crate) struct Thread {
     /// Payloads that are listed and are not there, by record and role, and whether a record says
     /// that they were erased.
     gone: BTreeMap<(Position, &'static str), bool>,
+    /// Which payloads were there, a bit a role, by record.
+    there: Vec<u8>,
+    /// Payloads that were there, though a later record says that they were erased: they were read
+    /// before that.
+    kept: Vec<(Position, Role)>,
+}
+
+/// The bit of a role.
+fn bit(role: Role) -> u8 {
+    Role::ALL.iter().position(|other| *other == role).map_or(0, |at| 1 << at)
 }
 
 /// A call that a record opened.
@@ -106,6 +119,8 @@ impl Thread {
             went_on: None,
             calls: HashMap::new(),
             gone: BTreeMap::new(),
+            there: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -128,6 +143,7 @@ impl Thread {
         for listed in header.payloads.iter().filter(|c| record.payload(c.role).is_none()) {
             self.gone.insert((header.n, listed.role.as_str()), false);
         }
+        self.there.push(record.payloads.iter().fold(0, |bits, p| bits | bit(p.role)));
         self.next += 1;
         self.head = record.hash;
         self.time = header.time;
@@ -144,20 +160,27 @@ impl Thread {
         })
     }
 
+    /// Payloads that were there when they were read, and that a later record says were erased.
+    pub(crate) fn kept(&self) -> &[(Position, Role)] {
+        &self.kept
+    }
+
     fn erasure(&mut self, header: &Header) -> Result<(), String> {
-        let of = header.call.zip(header.role.map(|role| role.as_str()));
-        let of = of.ok_or("it does not say which payload was erased")?;
-        match self.gone.get_mut(&of) {
-            Some(told) => {
-                *told = true;
-                Ok(())
-            }
-            None => Err(format!(
-                "it says that payload {} of record {} was erased, and none is \
-                                 gone there",
-                of.1, of.0
-            )),
+        let of = header.call.zip(header.role);
+        let (n, role) = of.ok_or("it does not say which payload was erased")?;
+        if let Some(told) = self.gone.get_mut(&(n, role.as_str())) {
+            *told = true;
+            return Ok(());
         }
+        let there = usize::try_from(n).ok().and_then(|n| self.there.get(n));
+        if there.is_some_and(|bits| bits & bit(role) != 0) {
+            self.kept.push((n, role));
+            return Ok(());
+        }
+        Err(format!(
+            "it says that payload {} of record {n} was erased, and there never was one",
+            role.as_str()
+        ))
     }
 
     fn place(&mut self, header: &Header) -> Result<(), String> {

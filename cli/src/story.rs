@@ -209,7 +209,7 @@ fn erased(header: &Header, record: &Record, by: &str) -> String {
 }
 
 /// The reason that a person gave.
-fn reason(record: &Record) -> String {
+pub(crate) fn reason(record: &Record) -> String {
     let Some(note) = record.payload(Role::Note) else {
         return String::new();
     };

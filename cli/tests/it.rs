@@ -9,6 +9,7 @@
 
 mod it {
     mod acts;
+    mod beside;
     mod book;
     mod call;
     mod docs;

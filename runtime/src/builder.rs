@@ -98,6 +98,13 @@ impl Builder {
         self
     }
 
+    /// How long to wait for another process that has the journal open. Default 3 s: an owner that
+    /// the tool has started (`deedbook call`) leaves within that when nobody uses it any more.
+    pub fn wait(mut self, time: Duration) -> Self {
+        self.options.wait = time;
+        self
+    }
+
     /// Starts: opens the home, and resumes everything that was unfinished.
     ///
     /// # Errors
@@ -105,7 +112,7 @@ impl Builder {
     /// workflows have one name.
     pub async fn start(self) -> Result<Deedbook, Error> {
         self.refuse_twins()?;
-        let Opened { store, file } = self.home.open(&*self.clock).await?;
+        let Opened { store, file } = self.home.open(&*self.clock, self.options.wait).await?;
         let options = Arc::new(self.options);
         // A book that hosts nothing only looks, and leaves the journal as it was.
         let process = if self.hosted.is_empty() {

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use deedbook_journal::{
@@ -73,8 +74,8 @@ pub(crate) enum Home {
 }
 
 impl Home {
-    pub(crate) async fn open(self, clock: &dyn Clock) -> Result<Opened, Error> {
-        let mut options = OpenOptions::new();
+    pub(crate) async fn open(self, clock: &dyn Clock, wait: Duration) -> Result<Opened, Error> {
+        let mut options = OpenOptions::new().wait(wait);
         if let Some(source) = clock.source() {
             options = options.time(source);
         }

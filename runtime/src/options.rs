@@ -23,6 +23,8 @@ pub(crate) struct Options {
     pub(crate) build: Option<Arc<str>>,
     /// Who holds threads, for other processes and for people.
     pub(crate) holder: Arc<str>,
+    /// How long another process is waited for that has the journal open.
+    pub(crate) wait: Duration,
     /// How many outcomes of guarded steps are kept in memory.
     pub(crate) outcomes_kept: usize,
     /// Nothing begins that is not recorded: see [`Builder::replay`](crate::Builder::replay).
@@ -40,6 +42,7 @@ impl Default for Options {
             loaded_max: 10_000,
             build: None,
             holder: format!("deedbook:{}", std::process::id()).into(),
+            wait: Duration::from_secs(3),
             outcomes_kept: 0,
             replay_only: false,
         }

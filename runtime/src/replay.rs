@@ -77,7 +77,7 @@ impl Builder {
         let thread = ThreadId::new(thread)?;
         self.refuse_twins()?;
         self.options.replay_only = true;
-        let Opened { store, file: _file } = self.home.open(&*self.clock).await?;
+        let Opened { store, file: _file } = self.home.open(&*self.clock, self.options.wait).await?;
         let lease = look_at(&*store, &thread).await?;
         let hosted = self.hosted.get(&lease.row.workflow).cloned();
         let hosted = hosted.ok_or_else(|| {

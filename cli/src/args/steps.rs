@@ -138,8 +138,9 @@ pub(crate) struct Forget {
     #[arg(long, value_name = "TIME", value_parser = read_span)]
     pub(crate) older_than: Duration,
     /// Why it is to go
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) reason: String,
+    #[arg(long, required_unless_present = "dry_run")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) reason: Option<String>,
     /// Only list what would be forgotten, as `steps` does
     #[arg(long)]
     pub(crate) dry_run: bool,

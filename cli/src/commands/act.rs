@@ -28,7 +28,9 @@ pub(crate) fn by(who: &Who) -> Result<String, Failure> {
         return Ok(by.clone());
     }
     let user = user().map(|user| format!("user:{user}"));
-    user.ok_or_else(|| Failure::usage("who does this is not known; say it with `--by NAME`"))
+    user.ok_or_else(|| {
+        Failure::usage("who does this is not known, as USER is not set; say it with `--by NAME`")
+    })
 }
 
 /// The system's user, if the environment tells.
@@ -171,7 +173,7 @@ fn report(
         Seen::Ready => format!(": {taken}"),
         ended if ended.is_ended() => detail,
         // Nobody runs a step of its own.
-        Seen::Is(Status::Idle) => "; its next caller is given what was said".to_owned(),
+        Seen::Is(Status::Idle) => "; its next caller goes by what was said".to_owned(),
         _ => format!("{detail}; {taken}"),
     };
     out.line(&format!("the thread is {status}{next}"))?;

@@ -351,7 +351,7 @@ fn given(settled: &Settled, replayed: bool, out: &mut Out<'_>) -> Outcome {
     let why = failure.map_or_else(|| "it cannot be read".to_owned(), |f| safe(&f.to_string()));
     let said = match is {
         "failed" => format!(
-            "it has failed for good: {why}; `deedbook reset {}` lets it happen anew",
+            "it has failed for good: {why}; `deedbook reset {} --reason WHY` lets it happen anew",
             shell(settled.thread.as_str(), "THREAD")
         ),
         _ => format!("it happened, and its result is not available: {why}"),

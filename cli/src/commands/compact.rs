@@ -32,7 +32,9 @@ pub(crate) async fn run(
     drop(teller);
     let done = done.map_err(|error| match error {
         CompactError::Open(error) => {
-            open::alone(path, &error, "nobody may have a journal open while it is compacted")
+            let why = "nobody may have a journal open while it is compacted, and an owner that \
+                       others use stays until they have ended";
+            open::alone(path, &error, why)
         }
         other => Failure::new(safe(&other.to_string())),
     })?;

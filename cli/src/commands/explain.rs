@@ -4,18 +4,21 @@ use deedbook_journal::{
     checkpointer::{Checkpointer, Filter},
     guard::{self, THREAD_PREFIX, Within, seen},
     history::{self, Answer, Attempt, AttemptEnd, Call, CallKind, History, Standing},
-    id::{Identity, Position, StoreTime, ThreadId},
-    record::{Header, Kind},
+    id::{Identity, IdentityKind, StoreTime, ThreadId},
     value::{self, Difference},
 };
 use serde_json::json;
+
+mod around;
+
+use around::Around;
 
 use super::act;
 use crate::{
     args::Explain,
     failure::{Failure, Outcome, code},
     out::{JSON_VERSION, Out, Style},
-    read::{self, List, Records},
+    read::{self, List},
     text::{count, safe, time},
 };
 
@@ -25,17 +28,6 @@ const FIELDS_MAX: usize = 3;
 const MISSES_MAX: usize = 5;
 /// How many steps of their own are compared.
 const STEPS_MAX: usize = 2000;
-
-/// What the records of a thread tell beside its calls.
-#[derive(Default)]
-struct Around {
-    /// Where runs began.
-    runs: Vec<Position>,
-    /// What was refused, and why.
-    refused: Vec<(Position, String)>,
-    /// The threads that outcomes were copied from, by where the copy stands.
-    copies: Vec<(Position, String)>,
-}
 
 /// A call that is not the same operation, and nearly was.
 struct Miss {
@@ -49,7 +41,7 @@ pub(crate) async fn run(args: &Explain, home: &dyn Checkpointer, out: &mut Out<'
     let thread = read::thread_id(&args.thread)?;
     let found = read::found(home, &thread).await?;
     let history = &found.history;
-    let around = around(home, &thread).await?;
+    let around = Around::read(home, &thread).await?;
     let now = home.now().await?;
     let own = guard::is_guarded(history);
     let chosen: Vec<&Call> = match &args.step {
@@ -73,27 +65,6 @@ pub(crate) async fn run(args: &Explain, home: &dyn Checkpointer, out: &mut Out<'
     Ok(code::OK)
 }
 
-async fn around(home: &dyn Checkpointer, thread: &ThreadId) -> Result<Around, Failure> {
-    let mut around = Around::default();
-    let mut records = Records::new(home, thread.clone());
-    while let Some((n, record)) = records.next().await? {
-        let header: Header = read::header(&record)?;
-        match header.kind {
-            Kind::ThreadStart | Kind::ThreadResume => around.runs.push(n),
-            Kind::MessageRefused => {
-                around.refused.push((n, header.why.as_deref().unwrap_or_default().to_owned()));
-            }
-            Kind::StepReused => {
-                let of = header.link.and_then(|link| link.thread);
-                let of = of.map(|id| id.as_str().to_owned());
-                around.copies.push((n, of.unwrap_or_default()));
-            }
-            _ => {}
-        }
-    }
-    Ok(around)
-}
-
 /// Which scope applies to a call, in words.
 async fn scope(
     home: &dyn Checkpointer,
@@ -102,7 +73,7 @@ async fn scope(
     call: &Call,
     around: &Around,
 ) -> Result<String, Failure> {
-    if around.copies.iter().any(|(n, _)| *n == call.opened) {
+    if around.copied(call).is_some() {
         return Ok("the whole journal".to_owned());
     }
     if !own {
@@ -165,6 +136,8 @@ fn miss(thread: Option<&ThreadId>, other: &Call, call: &Call) -> Option<Miss> {
             "the same arguments, in another scope or as a wanted repeat"
         }
         (Identity::Key(_), true) => "the same arguments, under another key or in another scope",
+        // Other arguments under another key are another operation, as they should be.
+        (Identity::Key(_), false) if other.id != call.id => return None,
         (Identity::Arguments { .. } | Identity::Key(_), false) => "other arguments",
     };
     let near = fields.len() <= FIELDS_MAX && !fields.iter().any(Difference::is_whole);
@@ -177,8 +150,6 @@ fn fate(
     call: &Call,
     (history, around, now): (&History, &Around, StoreTime),
 ) -> (&'static str, String) {
-    let copied = around.copies.iter().find(|(n, _)| *n == call.opened);
-    let later = |at: Position| around.runs.iter().filter(|run| **run > at).count() as u64;
     let Some(outcome) = &call.outcome else {
         return match history.standing(call, now) {
             Standing::Doubt(doubt) => {
@@ -195,18 +166,24 @@ fn fate(
             _ => ("open", "it is tried again, under the same key".to_owned()),
         };
     };
-    let given = match later(outcome.position) {
+    let given = match around.runs_behind(outcome.position) {
+        // Whoever calls a guarded step again is told without a run.
+        _ if guard::is_guarded(history) => String::new(),
         0 => String::new(),
         runs => {
             format!("; {} took it from the record, and executed nothing", count(runs, "later run"))
         }
     };
     let at = time(outcome.time);
-    if let Some((_, of)) = copied {
+    if let Some(of) = around.copied(call) {
         let said = format!("it was settled in thread {of}, and copied at {at}{given}");
         return ("reused", said);
     }
     let attempts = count(call.attempts.len() as u64, "attempt");
+    if let Some(said) = around.said_at(outcome.position) {
+        let what = erased(outcome, "what it came to");
+        return ("resolved", format!("{} at {at}, after {attempts}{given}{what}", said.words));
+    }
     match &outcome.answer {
         Answer::Failed(_) | Answer::Erased { failed: true } => {
             let what = erased(outcome, "what went wrong");
@@ -230,20 +207,6 @@ fn is_cleared(attempt: &Attempt) -> bool {
     matches!(attempt.end, AttemptEnd::Cleared { by_person: true, .. })
 }
 
-fn attempt_end(end: &AttemptEnd) -> String {
-    match end {
-        AttemptEnd::Open => "no end is recorded: under way, or its process died".to_owned(),
-        AttemptEnd::NotStarted => "its body never began".to_owned(),
-        AttemptEnd::NoEffect(_) => "certainly without an effect".to_owned(),
-        AttemptEnd::Ambiguous(doubt, _) => format!("unknown: {doubt}"),
-        AttemptEnd::Cleared { by_person: true, .. } => {
-            "over: a person or a rule lets the step begin anew".to_owned()
-        }
-        AttemptEnd::Cleared { .. } => "cleared: the downstream knows nothing of it".to_owned(),
-        AttemptEnd::Settled => "it settled the step".to_owned(),
-    }
-}
-
 fn one(
     call: &Call,
     scope: &str,
@@ -252,7 +215,8 @@ fn one(
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
     let (is, why) = fate(call, told);
-    let identity = call.id.identity.kind().as_str();
+    let (_, around, _) = told;
+    let identity = call.id.identity.kind();
     if out.json {
         let fields =
             |miss: &Miss| -> Vec<String> { miss.fields.iter().map(ToString::to_string).collect() };
@@ -262,13 +226,13 @@ fn one(
             "is": is,
             "why": why,
             "scope": scope,
-            "identity": identity,
+            "identity": identity.as_str(),
             "policy": call.terms.map(|terms| terms.policy.as_str()),
             "key": call.key.as_deref(),
             "attempts": call.attempts.iter().map(|attempt| json!({
                 "attempt": attempt.number,
                 "started": attempt.started.to_string(),
-                "end": attempt_end(&attempt.end),
+                "end": around.end(call, attempt),
             })).collect::<Vec<_>>(),
             "near_misses": misses.iter().map(|miss| json!({
                 "step": miss.step,
@@ -281,9 +245,14 @@ fn one(
     out.styled(Style::Strong, &call.id.to_string())?;
     out.end()?;
     out.line(&format!("  {is}: {}", safe(&why)))?;
-    out.line(&format!("  once in {}, identified by {identity}", safe(scope)))?;
+    let what = match identity {
+        IdentityKind::Positional => "its place in the code",
+        IdentityKind::Key => "its key",
+        IdentityKind::Arguments => "its arguments",
+    };
+    out.line(&format!("  once in {}, identified by {what}", safe(scope)))?;
     for attempt in call.attempts.iter() {
-        let (number, end) = (attempt.number, attempt_end(&attempt.end));
+        let (number, end) = (attempt.number, safe(&around.end(call, attempt)));
         out.line(&format!("  attempt {number}, begun {}: {end}", time(attempt.started)))?;
     }
     for miss in misses {

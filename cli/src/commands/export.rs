@@ -1,6 +1,7 @@
 //! `export`: every record, exactly, as JSON lines.
 
 use std::{
+    collections::HashSet,
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, BufWriter, IsTerminal, Write},
@@ -16,7 +17,7 @@ use deedbook_journal::{
     embedded::journal_of,
     hex,
     id::{LogIndex, Position, ThreadId},
-    record::{Record, RecordHash},
+    record::{Kind, Record, RecordHash, Role},
 };
 
 use crate::{
@@ -98,6 +99,8 @@ async fn export(
         text: String::new(),
         totals: Totals::default(),
         progress: io::stderr().is_terminal(),
+        gone: HashSet::new(),
+        looked: None,
     };
     match thread {
         Some(thread) => one(home, thread, &opening, &mut lines).await?,
@@ -121,6 +124,7 @@ async fn one(
     let mut records = Records::new(home, thread.clone());
     let mut prev = RecordHash::ZERO;
     let mut opened = false;
+    let mut at = 0;
     loop {
         // The first read says whether there is such a thread.
         let next = records.next().await.map_err(|e| read::about(&thread, e))?;
@@ -128,10 +132,15 @@ async fn one(
             (lines.write)(&json_line(opening)?)?;
         }
         let Some((n, record)) = next else {
-            return Ok(());
+            if !lines.goes_on(at) {
+                return Ok(());
+            }
+            records = Records::from(home, thread.clone(), at);
+            continue;
         };
         lines.record(&thread, n, &record, prev, None)?;
         prev = record.hash;
+        at = n.saturating_add(1);
     }
 }
 
@@ -143,7 +152,16 @@ async fn all(
     (lines.write)(&json_line(opening)?)?;
     let mut log = Log::new(home);
     let mut heads = std::collections::HashMap::new();
-    while let Some((entry, record)) = log.next().await? {
+    let mut at = 0;
+    loop {
+        let Some((entry, record)) = log.next().await? else {
+            if !lines.goes_on(at) {
+                return Ok(());
+            }
+            log.go_on(at);
+            continue;
+        };
+        at = entry.index.saturating_add(1);
         let record = record?;
         if record.hash != entry.hash {
             return Err(StoreError::Damaged {
@@ -157,7 +175,6 @@ async fn all(
         lines.record(&entry.thread, entry.n, &record, *head, Some(entry.index))?;
         *head = record.hash;
     }
-    Ok(())
 }
 
 struct Lines<'a> {
@@ -165,9 +182,20 @@ struct Lines<'a> {
     text: String,
     totals: Totals,
     progress: bool,
+    /// Payloads that are missing, and of which no record has said yet that they were erased: while
+    /// this is written, that record may come at the end.
+    gone: HashSet<(ThreadId, Position, Role)>,
+    /// Where the end was when it was looked for that record last.
+    looked: Option<u64>,
 }
 
 impl Lines<'_> {
+    /// Whether to read on behind what was the end.
+    fn goes_on(&mut self, end: u64) -> bool {
+        let before = self.looked.replace(end);
+        !self.gone.is_empty() && before != Some(end)
+    }
+
     fn record(
         &mut self,
         thread: &ThreadId,
@@ -183,6 +211,12 @@ impl Lines<'_> {
             .map_err(|e| Failure::new(format!("{}: {}", which(), safe(&e))))?;
         (self.write)(&self.text).map_err(|e| Failure::from(e).about(&which()))?;
         self.totals.add(&header, record);
+        for listed in header.payloads.iter().filter(|c| record.payload(c.role).is_none()) {
+            self.gone.insert((thread.clone(), n, listed.role));
+        }
+        if let (Kind::Redact, Some(of), Some(role)) = (&header.kind, header.call, header.role) {
+            self.gone.remove(&(thread.clone(), of, role));
+        }
         if self.progress && self.totals.records.is_multiple_of(PROGRESS_EVERY) {
             eprint_progress(&format!("\r{} records", self.totals.records));
         }

@@ -25,16 +25,20 @@ struct Sum {
 }
 
 pub(crate) async fn run(args: &Forget, home: &dyn Checkpointer, out: &mut Out<'_>) -> Outcome {
-    let by = act::by(&args.who)?;
+    let (by, reason) = match &args.reason {
+        Some(reason) if !args.dry_run => (act::by(&args.who)?, reason.as_str()),
+        // Nothing is erased.
+        _ => (String::new(), ""),
+    };
     let before = home.now().await?.before(args.older_than);
     let mut list = List::new(home, guard::listed(args.name.as_deref()));
     let mut teller = Teller::new(&args.watch);
     let mut sum = Sum::default();
     while let Some(info) = list.next().await? {
         // Whether it was forgotten already is told by its row; who has it comes back to it.
-        let old = may_be_forgotten(&info.row, before) && info.holder.is_none();
+        let old = may_be_forgotten(&info, before) && info.holder.is_none();
         if !old && args.name.is_none() && args.thread.is_none() {
-            sum.left += u64::from(!guard::is_forgotten(&info.row));
+            sum.left += u64::from(!guard::is_forgotten(&info));
             continue;
         }
         let Some(step) = seen(home, &info).await? else { continue };
@@ -42,7 +46,7 @@ pub(crate) async fn run(args: &Forget, home: &dyn Checkpointer, out: &mut Out<'_
             continue;
         }
         if !old || !settled_before(&step, before) {
-            sum.left += u64::from(!guard::is_forgotten(&info.row));
+            sum.left += u64::from(!guard::is_forgotten(&info));
             continue;
         }
         if args.dry_run {
@@ -51,7 +55,7 @@ pub(crate) async fn run(args: &Forget, home: &dyn Checkpointer, out: &mut Out<'_
             continue;
         }
         let seed = act::seed()?;
-        match guard::forget(home, &info.id, before, &by, &args.reason, seed).await {
+        match guard::forget(home, &info.id, before, &by, reason, seed).await {
             Ok(gone) => sum.gone += gone,
             // Somebody has come for it meanwhile.
             Err(GuardError::Refused { .. }) => sum.left += 1,

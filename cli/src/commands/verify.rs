@@ -6,8 +6,10 @@ use std::{
     io::{BufRead, BufReader},
 };
 
+mod live;
+
 use deedbook_journal::{
-    checkpointer::{Checkpointer, Filter, StoreError},
+    checkpointer::Checkpointer,
     hex,
     id::{LogIndex, Position, ThreadId},
     record::{Header, Kind, Record},
@@ -18,7 +20,7 @@ use crate::{
     failure::{Failure, Outcome, code},
     line::{Closing, Line, Opening, Scope, Totals, VERSION, Versioned},
     out::{JSON_VERSION, Out, Style},
-    read::{self, List, Log, Records},
+    read,
     rules::{Thread, What},
     text::{count, safe},
 };
@@ -30,13 +32,15 @@ const PROBLEMS_MAX: usize = 100;
 struct Findings {
     what: What,
     totals: Totals,
+    /// Payloads in an export that the journal has erased since.
+    kept: u64,
     problems: Vec<String>,
     count: usize,
 }
 
 impl Findings {
     fn new(what: What) -> Self {
-        Self { what, totals: Totals::default(), problems: Vec::new(), count: 0 }
+        Self { what, totals: Totals::default(), kept: 0, problems: Vec::new(), count: 0 }
     }
 
     fn problem(&mut self, text: String) {
@@ -61,7 +65,7 @@ impl Findings {
     fn report(self, out: &mut Out<'_>) -> Outcome {
         let ok = self.count == 0;
         let verdict = if ok { code::OK } else { code::NOT_VERIFIED };
-        let not_checked = self.what.not_checked(self.totals.erased);
+        let not_checked = self.what.not_checked(self.totals.erased, self.kept);
         if out.json {
             out.object(&serde_json::json!({
                 "v": JSON_VERSION,
@@ -104,88 +108,10 @@ impl Findings {
 
 pub(crate) async fn run(args: &Verify, home: &dyn Checkpointer, out: &mut Out<'_>) -> Outcome {
     let findings = match &args.thread {
-        Some(thread) => one(home, read::thread_id(thread)?).await?,
-        None => all(home).await?,
+        Some(thread) => live::one(home, read::thread_id(thread)?).await?,
+        None => live::all(home).await?,
     };
     findings.report(out)
-}
-
-async fn one(home: &dyn Checkpointer, id: ThreadId) -> Result<Findings, Failure> {
-    let mut findings = Findings::new(What::Thread);
-    let info = read::info(home, &id).await?;
-    let log_id = home.identity().log_id;
-    let mut thread = Thread::new(id.clone());
-    let mut records = Records::new(home, id.clone());
-    loop {
-        let next = records.next().await;
-        let checked = match next {
-            Ok(Some((_, record))) => thread.take(&log_id, &record).map(|h| (h, record)),
-            Ok(None) => break,
-            Err(StoreError::Damaged { n, why, .. }) => {
-                findings.record(&id, n, &why);
-                return Ok(findings);
-            }
-            Err(other) => return Err(read::about(&id, other)),
-        };
-        match checked {
-            Ok((header, record)) => findings.totals.add(&header, &record),
-            Err(why) => {
-                findings.record(&id, thread.next, &why);
-                return Ok(findings);
-            }
-        }
-    }
-    if (thread.next, thread.head) != (info.next, info.head) {
-        findings.record(&id, thread.next, "the thread's end is not its last record");
-    }
-    findings.vanished(&id, &thread);
-    Ok(findings)
-}
-
-async fn all(home: &dyn Checkpointer) -> Result<Findings, Failure> {
-    let mut findings = Findings::new(What::Journal);
-    let mut threads = Threads::new(true);
-    let log_id = home.identity().log_id;
-    let mut log = Log::new(home);
-    let mut place = 0;
-    loop {
-        let (entry, record) = match log.next().await {
-            Ok(Some(next)) => next,
-            Ok(None) => break,
-            Err(StoreError::Damaged { thread, n, why }) => {
-                findings.record(&thread, n, &why);
-                findings.problem(format!("the log ends at place {place}, where it is damaged"));
-                return Ok(findings);
-            }
-            Err(other) => return Err(other.into()),
-        };
-        if entry.index != place {
-            let index = entry.index;
-            findings.problem(format!("place {place} of the log is missing; {index} follows"));
-        }
-        place = entry.index + 1;
-        let checked = match record {
-            Ok(record) if record.hash == entry.hash => Ok(record),
-            Ok(_) => Err(format!("place {} of the log has another hash", entry.index)),
-            Err(StoreError::Damaged { n, why, .. }) => {
-                // The record itself, or another one that it is stored with.
-                threads.give_up(&entry.thread, n, &why, &mut findings);
-                continue;
-            }
-            Err(other) => return Err(other.into()),
-        };
-        threads.take(&log_id, &entry.thread, entry.n, checked, &mut findings);
-    }
-    let filter = Filter { reserved: true, ..Filter::default() };
-    let mut list = List::new(home, filter);
-    while let Some(info) = list.next().await? {
-        threads.compare(&info.id, info.next, info.head, &mut findings);
-    }
-    for id in threads.all.into_keys() {
-        let id = safe(id.as_str());
-        findings.problem(format!("the log has records of thread {id}, which is not listed"));
-    }
-    Ok(findings)
 }
 
 /// Every thread on the way; one with a problem is not followed any further.
@@ -246,29 +172,6 @@ impl Threads {
         }
         if !matches!(self.all.insert(id.clone(), None), Some(None)) {
             findings.record(id, n, why);
-        }
-    }
-
-    fn compare(
-        &mut self,
-        id: &ThreadId,
-        next: Position,
-        head: deedbook_journal::record::RecordHash,
-        findings: &mut Findings,
-    ) {
-        match self.all.remove(id) {
-            // A problem of it is told already.
-            Some(None) => {}
-            Some(Some(thread)) if (thread.next, thread.head) == (next, head) => {
-                findings.vanished(id, &thread);
-            }
-            Some(Some(thread)) => {
-                findings.record(id, thread.next, "the thread's end is not its last record");
-            }
-            None => {
-                let id = safe(id.as_str());
-                findings.problem(format!("thread {id} has no record in the log"));
-            }
         }
     }
 }
@@ -417,6 +320,7 @@ impl Read {
         for (id, thread) in threads {
             if let Some(thread) = thread {
                 self.findings.vanished(id, thread);
+                self.findings.kept += thread.kept().len() as u64;
             }
         }
         self.findings

@@ -170,26 +170,29 @@ pub(super) async fn answer(
             told(server, &thread);
             stands(client, claimed.map_err(fault)?, None)?
         }
-        "guard.renew" => {
-            let asked: wire::GuardRenew = args(given)?;
-            let mut ticket = client.tickets.take(asked.ticket)?;
-            let renewed = ticket.renew(home, Duration::from_nanos(asked.lease_ns)).await;
-            let until = Time(ticket.until());
-            renewed.map_err(fault)?;
-            client.tickets.held().tickets.insert(asked.ticket, ticket);
-            return wire::answer(id, &wire::GuardRenewed { until });
-        }
-        "guard.reset" => {
-            let asked: wire::GuardReset = args(given)?;
-            let Thread(thread) = asked.thread;
-            let reset = guard::reset(home, &thread, &asked.by, &asked.reason, random()?).await;
-            let position = reset.map_err(fault)?;
-            told(server, &thread);
-            return wire::answer(id, &wire::WasReset { position });
-        }
+        "guard.renew" => return renew(home, client, id, args(given)?).await,
+        "guard.reset" => return reset(server, id, args(given)?).await,
         _ => return Err(Fault::bad_request("there is no such operation of the guard")),
     };
     wire::answer(id, &standing)
+}
+
+async fn renew(home: &dyn Checkpointer, client: &Client, id: u64, asked: wire::GuardRenew) -> Line {
+    let mut ticket = client.tickets.take(asked.ticket)?;
+    let renewed = ticket.renew(home, Duration::from_nanos(asked.lease_ns)).await;
+    let until = Time(ticket.until());
+    renewed.map_err(fault)?;
+    client.tickets.held().tickets.insert(asked.ticket, ticket);
+    wire::answer(id, &wire::GuardRenewed { until })
+}
+
+async fn reset(server: &Server, id: u64, asked: wire::GuardReset) -> Line {
+    let home = &**server.holding.home();
+    let Thread(thread) = asked.thread;
+    let reset = guard::reset(home, &thread, &asked.by, &asked.reason, random()?).await;
+    let position = reset.map_err(fault)?;
+    told(server, &thread);
+    wire::answer(id, &wire::WasReset { position })
 }
 
 /// Whoever waits for the step, here or in the owner's own program, is told.

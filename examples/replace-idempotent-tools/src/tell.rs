@@ -41,7 +41,7 @@ pub(crate) fn short(error: &CallError) -> String {
             format!("refused   other arguments, at {}", conflict.fields.join(", "))
         }
         CallError::InDoubt { doubt, .. } => format!("in doubt  {}", doubt.doubt),
-        CallError::NoResult { failure } => format!("happened  no value: {failure}"),
+        CallError::NoResult { failure, .. } => format!("happened  no value: {failure}"),
         CallError::Lost { kept: true } => "lost      its receipt is kept as evidence".to_owned(),
         CallError::Invalid { .. } => "refused   the call is not well declared".to_owned(),
         other => format!("failed    {other}"),

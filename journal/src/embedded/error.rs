@@ -66,7 +66,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Another process, or another handle of this one, has it open.
-    #[error("{}: in use by {holder}{}; stop it, or work through it", path.display(), waited_text(waited))]
+    #[error("{}: in use by {holder}{}; let it end, or work through it", path.display(), waited_text(waited))]
     Locked {
         /// The path.
         path: PathBuf,

@@ -4,7 +4,7 @@ use std::{ops::AddAssign, time::Duration};
 
 use super::{GuardError, claim, is_guarded, row_at_rest, step};
 use crate::{
-    checkpointer::{Checkpointer, Claim, Lease, StoreError, thread_info},
+    checkpointer::{Checkpointer, Claim, Lease, StoreError, ThreadInfo, thread_info},
     history::History,
     id::{Position, StoreTime, ThreadId},
     limits::ValueLimits,
@@ -44,17 +44,18 @@ impl AddAssign for Forgotten {
     }
 }
 
-/// Whether a step in this row can have anything to be forgotten: it rests since before that time,
-/// and was not forgotten since. Without a look at its records.
+/// Whether a step can have anything to be forgotten: it rests since before that time, and nothing
+/// came for it since it was forgotten. Without a look at its records.
 #[must_use]
-pub fn may_be_forgotten(row: &Row, before: StoreTime) -> bool {
-    row.status == Status::Idle && !is_forgotten(row) && row.since < before
+pub fn may_be_forgotten(info: &ThreadInfo, before: StoreTime) -> bool {
+    info.row.status == Status::Idle && !is_forgotten(info) && info.row.since < before
 }
 
-/// Whether a step in this row was forgotten, and did not happen anew since.
+/// Whether a step was forgotten, and neither happened anew since nor was told anything more.
 #[must_use]
-pub fn is_forgotten(row: &Row) -> bool {
-    row.status == Status::Idle && row.detail.as_deref() == Some(FORGOTTEN)
+pub fn is_forgotten(info: &ThreadInfo) -> bool {
+    let row = &info.row;
+    row.status == Status::Idle && row.detail.as_deref() == Some(FORGOTTEN) && info.inbox == 0
 }
 
 /// Erases the arguments, results and errors of a step that was settled before that time. What is
@@ -83,11 +84,14 @@ pub async fn forget(
     read.catch_up(home, Position::MAX).await?;
     let held = |by: &str| GuardError::Refused { why: format!("{by} is at it; wait for its end") };
     // A refusal must not even raise the thread's epoch, and neither must what changes nothing.
-    if let Some(by) = thread_info(home, thread).await?.and_then(|info| info.holder) {
-        return Err(held(&by));
+    let info = thread_info(home, thread).await?;
+    if let Some(by) = info.as_ref().and_then(|info| info.holder.as_deref()) {
+        return Err(held(by));
     }
     allows(&read.history, before)?;
-    if left(home, &read.history).await?.is_empty() {
+    // What came late is a part of it.
+    let came = info.is_some_and(|info| info.inbox > 0);
+    if !came && left(home, &read.history).await?.is_empty() {
         return Ok(Forgotten::default());
     }
     let which = Claim::Thread { id: thread.clone(), create: None };
@@ -134,6 +138,11 @@ async fn under_hold(
         sheet.erase(home, &lease, (*n, *role), Row { detail, ..row.clone() }).await?;
         home.renew(&[(lease.thread.clone(), lease.epoch)], LEASE).await?;
         sum += Forgotten { steps: 0, payloads: 1, bytes: *bytes };
+    }
+    if left.is_empty() {
+        // What came was not kept.
+        sheet.submit(home, &lease, Row { detail: Some(FORGOTTEN.into()), ..row }).await?;
+        return Ok(Forgotten::default());
     }
     Ok(sum)
 }

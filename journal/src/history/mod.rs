@@ -25,6 +25,7 @@ use index::Index;
 use crate::{
     bytes::Bytes,
     failure::Failure,
+    guard,
     id::{Epoch, IdentityKind, Name, Position, StepId, StoreTime, ThreadId},
     keyed::Keyed,
     row::{Row, Status},
@@ -305,7 +306,23 @@ impl History {
             (Some(call), None) => Some(call),
             _ => None,
         };
-        only(Box::new(alike())).or_else(|| only(Box::new(alike().filter(|c| c.outcome.is_none()))))
+        only(Box::new(alike()))
+            .or_else(|| only(Box::new(alike().filter(|c| c.outcome.is_none()))))
+            .or_else(|| self.guarded(kind, shown))
+    }
+
+    /// The step of a guarded step's thread, as it was shown before its arguments were erased, of
+    /// which the digits of its fingerprint are made.
+    fn guarded(&self, kind: CallKind, shown: &str) -> Option<&Call> {
+        let call =
+            guard::step(self).filter(|_| kind == CallKind::Step && guard::is_guarded(self))?;
+        let parts = |shown: &str| {
+            let (name, digits) = shown.rsplit_once('~')?;
+            let (_, occurrence) = digits.split_once('#')?;
+            Some((name.to_owned(), occurrence.to_owned()))
+        };
+        let (is, asked) = (parts(&call.id.to_string())?, parts(shown)?);
+        (is == asked).then_some(call)
     }
 
     /// The kind of identity that a step name has in this thread.

@@ -259,9 +259,14 @@ impl<P> Guard<P> {
                 Ok(Called { value, source })
             }
             _ if settled.failed() => {
-                Err(CallError::Failed { failure: failure(), replayed: source.replayed })
+                let thread = settled.thread.clone();
+                Err(CallError::Failed { failure: failure(), replayed: source.replayed, thread })
             }
-            _ => Err(CallError::NoResult { failure: failure() }),
+            _ => Err(CallError::NoResult {
+                failure: failure(),
+                thread: settled.thread.clone(),
+                key: settled.key.clone(),
+            }),
         }
     }
 }

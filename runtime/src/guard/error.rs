@@ -1,12 +1,12 @@
 //! Why a guarded call has no value.
 
-use std::{error::Error as StdError, fmt};
+use std::{error::Error as StdError, fmt, sync::Arc};
 
 use deedbook_journal::{
     checkpointer::StoreError,
     failure::Failure,
     guard::{Conflict, GuardError, InDoubt, InFlight},
-    id::InvalidName,
+    id::{InvalidName, ThreadId},
     value::ValueError,
 };
 
@@ -33,6 +33,8 @@ pub enum CallError {
         failure: Failure,
         /// It was recorded before this call.
         replayed: bool,
+        /// The step's thread, which [`crate::Deedbook::reset`] takes.
+        thread: ThreadId,
     },
     /// This call's attempt failed, and the next call may try again, under the same key.
     NotDone {
@@ -45,6 +47,10 @@ pub enum CallError {
     NoResult {
         /// Why there is none.
         failure: Failure,
+        /// The step's thread, which [`crate::Deedbook::reset`] takes.
+        thread: ThreadId,
+        /// The operation key to look for on the other side, unless the step is a read.
+        key: Option<Arc<str>>,
     },
     /// The recorded result is no value of the type that the caller expects.
     Unreadable {
@@ -120,8 +126,11 @@ impl fmt::Display for CallError {
                     conflict.given.short()
                 )
             }
-            Self::Failed { failure, .. } => {
-                write!(f, "it has failed for good: {failure}; a reset lets it happen anew")
+            Self::Failed { failure, thread, .. } => {
+                write!(
+                    f,
+                    "it has failed for good: {failure}; a reset lets it happen anew (thread {thread})"
+                )
             }
             Self::NotDone { failure, ambiguous: false } => {
                 write!(f, "{failure}; it had no effect, and can be called again")
@@ -129,8 +138,12 @@ impl fmt::Display for CallError {
             Self::NotDone { failure, ambiguous: true } => {
                 write!(f, "{failure}; call again: it is sent again under the same key")
             }
-            Self::NoResult { failure } => {
-                write!(f, "it happened, and its result is not available: {failure}")
+            Self::NoResult { failure, thread, key } => {
+                write!(f, "it happened, and its result is not available: {failure}")?;
+                match key {
+                    Some(key) => write!(f, "; look it up by its key {key} (thread {thread})"),
+                    None => write!(f, " (thread {thread})"),
+                }
             }
             Self::Unreadable { why } => {
                 write!(f, "the recorded result cannot be read as what is expected: {why}")

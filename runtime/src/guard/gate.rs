@@ -249,7 +249,7 @@ impl Gate {
         let (mut sum, mut after) = (Forgotten::default(), None);
         loop {
             let page = self.store.list(&filter, after.as_ref(), LISTED_MAX).await?;
-            let old = page.items.iter().filter(|info| guard::may_be_forgotten(&info.row, before));
+            let old = page.items.iter().filter(|info| guard::may_be_forgotten(info, before));
             for info in old {
                 let seed = self.seed();
                 match guard::forget(&*self.store, &info.id, before, by, reason, seed).await {

@@ -522,7 +522,7 @@ async fn i17_a_result_that_cannot_be_stored_is_still_a_fact() {
             Ok(Handle)
         };
         let error = desk.charge().call(&1, body).await.unwrap_err();
-        let CallError::NoResult { failure } = &error else { panic!("{error}") };
+        let CallError::NoResult { failure, key: Some(_), .. } = &error else { panic!("{error}") };
         assert!(failure.message.contains("a handle cannot be stored"), "{failure}");
     }
     assert_eq!(desk.count(), 1);

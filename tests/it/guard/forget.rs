@@ -81,8 +81,8 @@ async fn i09_what_is_old_is_erased_and_never_happens_again() {
         assert_eq!(shop.forget(&thread).await.unwrap(), Forgotten::default());
         assert_eq!(shop.info(&thread).await.next, next);
         let info = shop.info(&thread).await;
-        assert!(is_forgotten(&info.row) && info.holder.is_none());
-        assert!(!may_be_forgotten(&info.row, StoreTime(u64::MAX)));
+        assert!(is_forgotten(&info) && info.holder.is_none());
+        assert!(!may_be_forgotten(&info, StoreTime(u64::MAX)));
         let seen = seen(&*shop.home, &info).await.unwrap().unwrap();
         assert_eq!(seen.stands, Stands::Done);
     }
@@ -159,7 +159,7 @@ async fn a_forgotten_step_that_is_valid_no_longer_happens_anew_with_its_argument
     assert_eq!(read::<String>(&shop.settled(&expired).await), "second");
     let seen_now = seen(&*shop.home, &shop.info(&thread).await).await.unwrap().unwrap();
     assert_eq!(seen_now.call().unwrap().args.as_deref(), Some(&*bytes("ann@example.org")));
-    assert!(!is_forgotten(&shop.info(&thread).await.row));
+    assert!(!is_forgotten(&shop.info(&thread).await));
     shop.clock.advance(2 * DAY);
     assert_eq!(shop.forget(&thread).await.unwrap().payloads, 2);
     let third = shop.fresh(&expired).await;
@@ -209,7 +209,7 @@ async fn one_that_was_interrupted_is_carried_on() {
         let left = shop.roles(&thread).await;
         let any = left.contains(&Role::Args) || left.contains(&Role::Result);
         partly |= left.contains(&Role::Args) != left.contains(&Role::Result);
-        assert_eq!(is_forgotten(&shop.info(&thread).await.row), !any, "stopped at {tries}");
+        assert_eq!(is_forgotten(&shop.info(&thread).await), !any, "stopped at {tries}");
         if let Ok(gone) = stopped {
             gone.unwrap();
             break;
@@ -221,8 +221,30 @@ async fn one_that_was_interrupted_is_carried_on() {
     }
     assert!(tries > 5 && partly, "{tries}");
     assert_eq!(shop.roles(&thread).await.iter().filter(|r| **r != Role::Note).count(), 1);
-    assert!(is_forgotten(&shop.info(&thread).await.row));
+    assert!(is_forgotten(&shop.info(&thread).await));
     assert_eq!(shop.settled(&wanted).await.answer, Answer::Erased { failed: false });
+}
+
+#[tokio::test]
+async fn what_comes_late_is_kept_as_evidence_and_forgotten_by_the_next_one() {
+    let shop = Shop::new();
+    let wanted = by_arguments("ann@example.org");
+    let slow = shop.fresh(&wanted).await;
+    let thread = slow.thread().clone();
+    shop.clock.advance(LEASE + Duration::from_secs(1));
+    let second = shop.fresh(&wanted).await;
+    second.complete(&*shop.home, bytes("second")).await.unwrap();
+    shop.clock.advance(2 * DAY);
+    assert_eq!(shop.forget(&thread).await.unwrap().payloads, 2);
+    let lost = slow.complete(&*shop.home, bytes("late")).await.unwrap_err();
+    assert!(matches!(lost, GuardError::Lost { kept: true }), "{lost}");
+    let info = shop.info(&thread).await;
+    assert!(info.inbox == 1 && !is_forgotten(&info), "{info:?}");
+    assert_eq!(shop.forget(&thread).await.unwrap(), Forgotten { steps: 1, payloads: 1, bytes: 5 });
+    assert_eq!(shop.count(&thread, Kind::StepLate).await, 1);
+    assert_eq!(shop.count(&thread, Kind::MessageRefused).await, 0);
+    assert!(is_forgotten(&shop.info(&thread).await));
+    assert!(!shop.roles(&thread).await.contains(&Role::Result));
 }
 
 /// After so many acts on the journal nothing comes back any more.
