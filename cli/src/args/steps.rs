@@ -34,13 +34,14 @@ pub(crate) enum ResultArg {
 pub(crate) struct Call {
     /// The step's name
     pub(crate) name: String,
-    /// Within which the call happens once: an order, a conversation
+    /// Within which the call happens once: an order, a conversation; needed, or `--scope journal`
     #[arg(long, value_name = "THREAD", required_if_eq("scope", "thread"))]
     pub(crate) thread: Option<String>,
     /// Where the call happens once
     #[arg(long, value_enum, default_value = "thread")]
     pub(crate) scope: ScopeArg,
-    /// The arguments, which identify the call: JSON, `@` and the name of a file, or `-`
+    /// The arguments, which identify the call: JSON, `@` and the name of a file, or `-`; without
+    /// these and `--key`, every call of this name in this scope is given the first one's result
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) args: Option<String>,
     /// A business key, which identifies the call instead; the arguments are compared
@@ -49,7 +50,7 @@ pub(crate) struct Call {
     /// A repeat that is wanted, counted from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) occurrence: u32,
-    /// What may happen after a crash
+    /// What may happen after a crash; needed, unless `--reconcile-cmd` is given
     #[arg(long, value_enum)]
     pub(crate) policy: Option<PolicyArg>,
     /// How long the other side honours the operation key
@@ -65,7 +66,7 @@ pub(crate) struct Call {
     /// How long an attempt may take
     #[arg(long, value_name = "TIME", value_parser = read_span, default_value = "5m")]
     pub(crate) timeout: Duration,
-    /// How long an outcome is given to later calls; for ever if not given
+    /// How old an outcome may be that this call is given; of any age if not given
     #[arg(long, value_name = "TIME", value_parser = read_span)]
     pub(crate) valid_for: Option<Duration>,
     /// Waits so long for somebody who is at it, and for the time at which the other side is asked

@@ -76,3 +76,15 @@ fn b14_eight_processes_make_a_hundred_charges_once_each() {
     assert_eq!((paid.len(), keys.len()), (100, 100));
     book.ok(&["verify"]);
 }
+
+#[test]
+fn a_tool_that_ends_at_once_is_told_in_its_own_words() {
+    let book = Book::new();
+    let nowhere = book.file("nowhere.deedbook");
+    let mut client = client(&book, &["ORD-1"]);
+    let ran = Ran::of(client.env("DEEDBOOK_JOURNAL", &nowhere).output().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("there is no journal"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(!nowhere.exists() && ledger(&book).is_empty());
+}
