@@ -369,7 +369,7 @@ fn stricter(wanted: &Wanted, history: &History) -> Result<(), GuardError> {
         None => Ok(()),
         Some(recorded) => Err(GuardError::Refused {
             why: format!(
-                "an open attempt of this step is recorded under `{}`, which allows more than `{}`; \
+                "this step is recorded under `{}`, which allows more than `{}`; \
                  declare that until it is settled, or use another key",
                 recorded.as_str(),
                 wanted.terms.policy.as_str()
