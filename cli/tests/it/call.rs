@@ -245,6 +245,11 @@ fn b11_a_kill_at_every_place_leaves_what_the_policy_says() {
         let names = [thread.as_str().unwrap(), step.as_str().unwrap()];
         let verdict = ["resolve", "--happened", "7", "--reason", "seen", "--", names[0], names[1]];
         book.ok(&verdict);
+        // Not the attempt: a person settled it.
+        let told = &book.json(&["explain", "--", names[0]])[0];
+        let words = told.to_string();
+        assert!(told["is"] == "resolved" && words.contains("said that it happened"), "{words}");
+        assert!(words.contains("(seen)") && !words.contains("it settled the step"), "{words}");
         let ran = call(&book, &once, EFFECT);
         assert_eq!((ran.code, ran.stdout.as_str()), (0, "7\n"), "{place}: {}", ran.stderr);
 
