@@ -224,8 +224,8 @@ impl<P> Guard<P> {
     }
 
     /// How old an outcome may be that this caller is given, counted from when it was recorded; an
-    /// older one has the step happen anew, under a fresh key. It is not recorded: all callers of one
-    /// operation should say the same. What is in doubt never runs out. Default: for ever.
+    /// older one has the step happen anew, under a fresh key. It is not recorded: all callers of
+    /// one operation should say the same. What is in doubt never runs out. Default: for ever.
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);
         self

@@ -90,29 +90,7 @@ impl fmt::Display for CallError {
                 }
                 write!(f, "; ask again in {:.0} s", flight.retry_after.as_secs_f64().ceil())
             }
-            Self::InDoubt { doubt, failure } => {
-                write!(f, "step {} is in doubt", doubt.step)?;
-                if let Some(key) = &doubt.key {
-                    write!(f, " (operation key {key})")?;
-                }
-                write!(f, ": {}", doubt.doubt)?;
-                if let Some(failure) = failure {
-                    write!(f, " ({failure})")?;
-                }
-                match doubt.retry_after {
-                    Some(time) => write!(
-                        f,
-                        "; call again in {:.0} s, and the other side is asked",
-                        time.as_secs_f64().ceil()
-                    ),
-                    None => write!(
-                        f,
-                        "; find out what happened and settle it: `deedbook doubts` says how \
-                         (`deedbook resolve`, thread {})",
-                        doubt.thread
-                    ),
-                }
-            }
+            Self::InDoubt { doubt, failure } => in_doubt(doubt, failure.as_ref(), f),
             Self::Conflict(conflict) => {
                 write!(f, "step {} is recorded with other arguments", conflict.step)?;
                 if !conflict.fields.is_empty() {
@@ -154,6 +132,30 @@ impl fmt::Display for CallError {
             Self::Invalid { why } => f.write_str(why),
             Self::Journal(error) => error.fmt(f),
         }
+    }
+}
+
+fn in_doubt(doubt: &InDoubt, failure: Option<&Failure>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "step {} is in doubt", doubt.step)?;
+    if let Some(key) = &doubt.key {
+        write!(f, " (operation key {key})")?;
+    }
+    write!(f, ": {}", doubt.doubt)?;
+    if let Some(failure) = failure {
+        write!(f, " ({failure})")?;
+    }
+    match doubt.retry_after {
+        Some(time) => write!(
+            f,
+            "; call again in {:.0} s, and the other side is asked",
+            time.as_secs_f64().ceil()
+        ),
+        None => write!(
+            f,
+            "; find out what happened and settle it: `deedbook doubts` says how \
+             (`deedbook resolve`, thread {})",
+            doubt.thread
+        ),
     }
 }
 
