@@ -69,12 +69,7 @@ pub(crate) async fn run(args: &Forget, home: &dyn Checkpointer, out: &mut Out<'_
 
 /// Whether the command is about this step.
 fn meant(args: &Forget, step: &Seen) -> bool {
-    // Long names are cut in the ids by which they are listed.
-    let named = args
-        .name
-        .as_deref()
-        .is_none_or(|name| step.call().is_some_and(|call| call.id.name.as_str() == name));
-    named && steps::is_within(args.thread.as_deref(), step)
+    steps::is_named(args.name.as_deref(), step) && steps::is_within(args.thread.as_deref(), step)
 }
 
 fn settled_before(step: &Seen, before: StoreTime) -> bool {

@@ -48,7 +48,13 @@ fn passes(args: &Steps, step: &Seen) -> bool {
                 || matches!(&call.id.identity, Identity::Key(business) if **business == *key)
         })
     });
-    state && within && key
+    state && is_named(args.name.as_deref(), step) && within && key
+}
+
+/// Whether a step has this name; without one, all do. They are listed by what is shown of names in
+/// ids, which is cut, and alike for some.
+pub(super) fn is_named(name: Option<&str>, step: &Seen) -> bool {
+    name.is_none_or(|name| step.call().is_some_and(|call| call.id.name.as_str() == name))
 }
 
 /// Whether a step happens once in this thread; without one, all do.

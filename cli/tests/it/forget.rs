@@ -110,6 +110,23 @@ fn it_works_with_and_without_somebody_who_holds_the_journal() {
 }
 
 #[test]
+fn names_that_are_shown_alike_are_told_apart() {
+    let book = Book::new();
+    let long = "n".repeat(200);
+    let names = ["a/b", "a_b", &format!("{long}1"), &format!("{long}2")];
+    for name in names {
+        call(&book, name, "T", &[], &["echo", "1"]);
+    }
+    for name in names {
+        let listed = book.json(&["steps", name, "--json"]);
+        let of: Vec<_> = listed.iter().map(|step| step["name"].as_str().unwrap()).collect();
+        assert_eq!(of, [name]);
+    }
+    assert!(book.ok(&with(&["a/b"])).starts_with("1 step settled"));
+    assert!(book.ok(&["steps", "a_b"]).contains("secret-a_b"));
+}
+
+#[test]
 fn who_and_why_are_needed() {
     let book = shop();
     let ran = book.run(&["forget", "--reason", "old"]);
