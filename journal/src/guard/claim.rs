@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{GuardError, WORKFLOW, row_at_rest, step, ticket::Ticket, wanted::Wanted};
 use crate::{
-    checkpointer::{Checkpointer, Claim, Lease, StoreError, thread_info},
+    checkpointer::{Checkpointer, Claim, Lease, StoreError, ThreadInfo, thread_info},
     history::{
         self, Answer, AttemptEnd, Call, Decision, Declared, DivergenceKind, Doubt, History, decide,
     },
@@ -390,6 +390,38 @@ fn begin_run(sheet: &mut Sheet, wanted: &Wanted, holder: &str) -> Result<(), Gua
     });
     sheet.write(draft.payload(Role::Input, input)).map_err(|e| sheet::refused(&e))?;
     Ok(())
+}
+
+/// A step that nobody is at, as it is listed: an act that is refused must not even raise the
+/// thread's epoch.
+pub(super) async fn free(
+    home: &dyn Checkpointer,
+    thread: &ThreadId,
+) -> Result<Option<ThreadInfo>, GuardError> {
+    let info = thread_info(home, thread).await?;
+    match info.as_ref().and_then(|info| info.holder.as_deref()) {
+        Some(by) => Err(at_it(by)),
+        None => Ok(info),
+    }
+}
+
+/// Takes hold of a step's thread for an act on it.
+pub(super) async fn act_on(
+    home: &dyn Checkpointer,
+    thread: &ThreadId,
+    by: &str,
+    time: Duration,
+) -> Result<Lease, GuardError> {
+    let which = Claim::Thread { id: thread.clone(), create: None };
+    let leases = match home.claim(which, by, time).await {
+        Err(StoreError::Held { by }) => return Err(at_it(&by)),
+        leases => leases?,
+    };
+    Ok(leases.into_iter().next().ok_or(StoreError::NoSuchThread)?)
+}
+
+fn at_it(by: &str) -> GuardError {
+    GuardError::Refused { why: format!("{by} is at it; wait for its end") }
 }
 
 /// Another hold on the thread begins.

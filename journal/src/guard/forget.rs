@@ -4,7 +4,7 @@ use std::{ops::AddAssign, time::Duration};
 
 use super::{GuardError, claim, is_guarded, row_at_rest, step};
 use crate::{
-    checkpointer::{Checkpointer, Claim, Lease, StoreError, ThreadInfo, thread_info},
+    checkpointer::{Checkpointer, Lease, StoreError, ThreadInfo},
     history::History,
     id::{Position, StoreTime, ThreadId},
     limits::ValueLimits,
@@ -82,24 +82,14 @@ pub async fn forget(
     }
     let mut read = Read::nothing(home, thread);
     read.catch_up(home, Position::MAX).await?;
-    let held = |by: &str| GuardError::Refused { why: format!("{by} is at it; wait for its end") };
-    // A refusal must not even raise the thread's epoch, and neither must what changes nothing.
-    let info = thread_info(home, thread).await?;
-    if let Some(by) = info.as_ref().and_then(|info| info.holder.as_deref()) {
-        return Err(held(by));
-    }
+    let info = claim::free(home, thread).await?;
     allows(&read.history, before)?;
     // What came late is a part of it.
     let came = info.is_some_and(|info| info.inbox > 0);
     if !came && left(home, &read.history).await?.is_empty() {
         return Ok(Forgotten::default());
     }
-    let which = Claim::Thread { id: thread.clone(), create: None };
-    let leases = match home.claim(which, by, LEASE).await {
-        Err(StoreError::Held { by }) => return Err(held(&by)),
-        leases => leases?,
-    };
-    let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;
+    let lease = claim::act_on(home, thread, by, LEASE).await?;
     let hold = [(lease.thread.clone(), lease.epoch)];
     let done = under_hold(home, read, lease, before, (by, reason), seed).await;
     // A lease that cannot be released runs out by itself.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{GuardError, claim, is_guarded, row_at_rest, step, wanted::recorded_key};
 use crate::{
-    checkpointer::{Checkpointer, Claim, StoreError, StoreIdentity, thread_info},
+    checkpointer::{Checkpointer, StoreIdentity},
     history::History,
     id::{Position, ThreadId},
     limits::ValueLimits,
@@ -34,18 +34,9 @@ pub async fn reset(
     }
     let mut read = Read::nothing(home, thread);
     read.catch_up(home, Position::MAX).await?;
-    let held = |by: &str| GuardError::Refused { why: format!("{by} is at it; wait for its end") };
-    // A refusal must not even raise the thread's epoch.
-    if let Some(by) = thread_info(home, thread).await?.and_then(|info| info.holder) {
-        return Err(held(&by));
-    }
+    claim::free(home, thread).await?;
     allows(&read.history)?;
-    let which = Claim::Thread { id: thread.clone(), create: None };
-    let leases = match home.claim(which, by, LEASE).await {
-        Err(StoreError::Held { by }) => return Err(held(&by)),
-        leases => leases?,
-    };
-    let lease = leases.into_iter().next().ok_or(StoreError::NoSuchThread)?;
+    let lease = claim::act_on(home, thread, by, LEASE).await?;
     let hold = [(lease.thread.clone(), lease.epoch)];
     let done = async {
         let mut sheet = Sheet::open(home, &lease, read, seed).await?;
