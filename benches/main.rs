@@ -15,7 +15,7 @@ use deedbook_benches::{
     other::Fill,
     parked, reads, replay,
     report::{self, Findings},
-    steps,
+    steps::{self, Only},
 };
 
 /// Figures of Deedbook, each beside a plain append+fdatasync floor in the same run.
@@ -54,7 +54,14 @@ enum What {
     /// One write and one fdatasync.
     Floor,
     /// Syncs, batches and bytes written per step; steps per second; latencies.
-    Steps,
+    Steps {
+        /// Only these numbers of workflows at once: of 1, 8, 64 and 512.
+        #[arg(long, value_delimiter = ',', value_name = "N")]
+        workflows: Vec<usize>,
+        /// Only these payloads: of 256, 4096 and 65536 bytes.
+        #[arg(long, value_delimiter = ',', value_name = "N")]
+        bytes: Vec<usize>,
+    },
     /// Durable reads per second.
     Reads,
     /// Guarded calls per second, first ones and repeats.
@@ -179,7 +186,10 @@ fn measure(arguments: &Arguments, folder: &Path) -> Result<Findings> {
         |sizes: &'_ [u32]| if sizes.is_empty() { usual.to_vec() } else { sizes.to_vec() };
     match arguments.what.as_ref().unwrap_or(&What::All) {
         What::Floor => floor::floor(folder, effort),
-        What::Steps => steps::steps(folder, effort),
+        What::Steps { workflows, bytes } => {
+            let only = Only { workflows: workflows.clone(), bytes: bytes.clone() };
+            steps::steps(folder, effort, &only)
+        }
         What::Reads => reads::reads(folder, effort),
         What::Calls => calls::calls(folder, effort),
         What::Replay { sizes } => replay::replay(folder, &or_usual(sizes), effort),
@@ -189,7 +199,7 @@ fn measure(arguments: &Arguments, folder: &Path) -> Result<Findings> {
         What::Memory => memory::memory(folder, effort),
         _ => {
             let mut all = floor::floor(folder, effort)?;
-            all.add(steps::steps(folder, effort)?);
+            all.add(steps::steps(folder, effort, &Only::default())?);
             all.add(reads::reads(folder, effort)?);
             all.add(calls::calls(folder, effort)?);
             all.add(replay::replay(folder, usual, effort)?);

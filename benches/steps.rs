@@ -68,13 +68,29 @@ pub fn count(stage: &Stage, round: usize, threads: usize, plan: &Plan) -> Result
     Ok(Cost { disk: stage.disk.now().since(disk), store: stage.store.asked().since(store) })
 }
 
+/// Which rates to measure; everything where nothing is said.
+#[derive(Debug, Clone, Default)]
+pub struct Only {
+    /// Numbers of workflows at once.
+    pub workflows: Vec<usize>,
+    /// Bytes of a step's values.
+    pub bytes: Vec<usize>,
+}
+
+impl Only {
+    fn has(&self, threads: usize, bytes: usize) -> bool {
+        let among = |all: &[usize], one| all.is_empty() || all.contains(&one);
+        among(&self.workflows, threads) && among(&self.bytes, bytes)
+    }
+}
+
 /// Syncs, batches and bytes, then rates and latencies.
 ///
 /// # Errors
 /// A journal cannot be made, or a thread failed.
-pub fn steps(folder: &Path, effort: Effort) -> Result<Findings> {
+pub fn steps(folder: &Path, effort: Effort, only: &Only) -> Result<Findings> {
     let mut findings = Findings::from(costs(folder)?);
-    findings.add(rates(folder, effort)?);
+    findings.add(rates(folder, effort, only)?);
     Ok(findings)
 }
 
@@ -118,12 +134,15 @@ struct Cell {
     rates: Rates,
 }
 
-fn rates(folder: &Path, effort: Effort) -> Result<Findings> {
+fn rates(folder: &Path, effort: Effort, only: &Only) -> Result<Findings> {
     let mut floor = Floor::new(folder)?;
     let mut findings = Findings::default();
     let mut told = Vec::new();
     for (payload, bytes) in PAYLOADS {
         for (threads, most) in WORKFLOWS.into_iter().take(effort.pick(WORKFLOWS.len(), 2)) {
+            if !only.has(threads, bytes) {
+                continue;
+            }
             let workflows = if threads == 1 { "workflow" } else { "workflows" };
             let fit = u32::try_from(ROUND_BYTES / (threads * bytes))?;
             let steps = effort.pick(most, 5).min(fit.max(2));
@@ -136,7 +155,9 @@ fn rates(folder: &Path, effort: Effort) -> Result<Findings> {
             }
         }
     }
-    findings.plots.extend(plots(&told));
+    if only.workflows.is_empty() && only.bytes.is_empty() {
+        findings.plots.extend(plots(&told));
+    }
     Ok(findings)
 }
 
