@@ -26,7 +26,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
     id::{Epoch, LogIndex, MessageId, Position, StoreTime, ThreadId},
-    record::{Record, RecordHash, Role},
+    record::{Record, RecordHash, Records, Role},
     row::{Row, Status},
 };
 
@@ -145,7 +145,7 @@ pub struct Append {
     /// The position of the first record; the thread's next one, or the write is refused.
     pub at: Position,
     /// The records, chained from the thread's head.
-    pub records: Vec<Record>,
+    pub records: Records,
     /// Messages that these records give a position to. One that is not in the inbox any more
     /// makes the write [`StoreError::Moved`].
     pub consumes: Vec<MessageId>,

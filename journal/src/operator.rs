@@ -19,7 +19,7 @@ use crate::{
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     message::admit,
     pen::{Draft, Pen},
-    record::{Header, Kind, Record, RecordHash},
+    record::{Header, Kind, RecordHash, Records},
     row::{Row, Status},
     sheet::Sheet,
     turn::Blocked,
@@ -71,7 +71,7 @@ pub enum OperatorError {
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// The records, chained from the thread's head.
-    pub records: Vec<Record>,
+    pub records: Records,
     /// The messages of the inbox that they give a position to.
     pub consumes: Vec<MessageId>,
     /// The thread's row after them.

@@ -3,7 +3,7 @@
 use crate::{
     history::History,
     id::{Epoch, Position, StoreTime, ThreadId},
-    record::{Header, Kind, Payload, Record, RecordHash, Role},
+    record::{Header, Kind, Payload, Record, RecordHash, Role, Written},
 };
 
 /// A record before it has a place: a kind, the fields that the kind needs, and payload bytes.
@@ -91,7 +91,7 @@ impl Pen {
         draft: Draft,
         time: StoreTime,
         salt: &mut dyn FnMut() -> [u8; 32],
-    ) -> (Header, Record) {
+    ) -> (Header, Written) {
         let Draft { mut header, payloads } = draft;
         if matches!(header.kind, Kind::ThreadStart | Kind::ThreadResume) {
             self.run = self.next;

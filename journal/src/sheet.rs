@@ -6,7 +6,7 @@ use crate::{
     id::{MessageId, Position, StoreTime, ThreadId},
     message::admit,
     pen::{Draft, Pen},
-    record::{Record, RecordHash, Role},
+    record::{RecordHash, Records, Role},
     row::Row,
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct Sheet {
     pub(crate) pen: Pen,
     /// The position of the first of the records.
     at: Position,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Records,
     /// The messages that these records give a position to.
     pub(crate) consumes: Vec<MessageId>,
     pub(crate) now: StoreTime,
@@ -33,7 +33,7 @@ impl Sheet {
         let now = now.max(history.time());
         let salts = Salts::new(seed);
         let at = pen.next();
-        Self { history, pen, at, records: Vec::new(), consumes: Vec::new(), now, salts }
+        Self { history, pen, at, records: Records::default(), consumes: Vec::new(), now, salts }
     }
 
     /// Reads the rest of the thread that was taken hold of.

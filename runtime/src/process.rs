@@ -97,7 +97,7 @@ async fn write(
         thread: lease.thread,
         epoch: lease.epoch,
         at: lease.next,
-        records: vec![record],
+        records: vec![record].into(),
         consumes: Vec::new(),
         row: Row { since: now, ..lease.row },
     };

@@ -43,7 +43,7 @@ pub(crate) fn without_end(
             thread: thread.clone(),
             epoch: header.epoch,
             at,
-            records: vec![record.clone()],
+            records: vec![record.clone()].into(),
             consumes: Vec::new(),
             row: row.clone(),
         };

@@ -7,7 +7,7 @@ use deedbook_journal::{
         Append, Checkpointer, Claim, Lease, Message, Posted, StoreError, StoreIdentity,
     },
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
-    record::{Header, Kind, Payload, Record, RecordHash, Role},
+    record::{Header, Kind, Payload, Record, RecordHash, Records, Role, Written},
     row::{Row, Status},
 };
 
@@ -93,7 +93,7 @@ impl Pen {
     }
 
     /// The next record, with one payload.
-    pub(crate) fn record(&self, time: StoreTime, bytes: &[u8]) -> Record {
+    pub(crate) fn record(&self, time: StoreTime, bytes: &[u8]) -> Written {
         let kind = if self.next == 0 { Kind::ThreadStart } else { Kind::Marker };
         let thread = self.thread.clone();
         let header = Header::new(thread, self.next, self.epoch, kind, time, 0);
@@ -103,7 +103,7 @@ impl Pen {
 
     /// An append of the next `count` records; the pen stands behind them then.
     pub(crate) fn write(&mut self, count: u64, bytes: &[u8]) -> Append {
-        let (at, mut records) = (self.next, Vec::new());
+        let (at, mut records) = (self.next, Records::default());
         for _ in 0..count {
             let record = self.record(StoreTime(1), bytes);
             self.next += 1;

@@ -66,7 +66,7 @@ impl State {
                 hash: record.hash,
             });
         }
-        thread.records.extend(append.records);
+        thread.records.extend(append.records.into_vec());
         consume(thread, &append.consumes);
         thread.row = append.row;
         thread.tail = after;

@@ -179,7 +179,7 @@ pub(crate) async fn write(home: &Embedded, lease: &Lease, drafts: Vec<Draft>, ro
         thread: lease.thread.clone(),
         epoch: lease.epoch,
         at: lease.next,
-        records,
+        records: records.into(),
         consumes: Vec::new(),
         row,
     };

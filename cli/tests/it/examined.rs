@@ -138,7 +138,8 @@ async fn write(home: &Remote, id: &str, stop: &AtomicBool, written: &AtomicU64) 
         let record = pen.write(draft, home.now().await.unwrap(), &mut || [3; 32]).1;
         let (thread, epoch, row) = (thread.clone(), lease.epoch, row.clone());
         let records = vec![record];
-        let append = Append { thread, epoch, at, records, consumes: Vec::new(), row };
+        let append =
+            Append { thread, epoch, at, records: records.into(), consumes: Vec::new(), row };
         let since = Instant::now();
         at = home.append(vec![append]).await.remove(0).unwrap();
         slowest = slowest.max(since.elapsed());

@@ -161,7 +161,7 @@ fn erase(book: &Book, note: Draft) {
             thread: id.clone(),
             epoch: lease.epoch,
             at: lease.next,
-            records: vec![pen.write(note, now, &mut || [1; 32]).1],
+            records: vec![pen.write(note, now, &mut || [1; 32]).1].into(),
             consumes: Vec::new(),
             row: lease.row.clone(),
         };

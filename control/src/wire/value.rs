@@ -199,7 +199,7 @@ impl From<AppendValue<'_>> for Append {
             thread: append.thread.0,
             epoch: Epoch(append.epoch),
             at: append.at,
-            records: append.records.into_iter().map(Into::into).collect(),
+            records: append.records.into_iter().map(Record::from).collect(),
             consumes: append.consumes.into_iter().map(|id| MessageId(id.0)).collect(),
             row: append.row.into(),
         }

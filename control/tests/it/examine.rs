@@ -37,7 +37,8 @@ async fn begin(home: &dyn Checkpointer, name: &str) {
         .payload(Role::Input, [&[0xc5, 0x10, 0][..], &[1; 4096]].concat());
     let record = pen.write(start, StoreTime(7), &mut || [3; 32]).1;
     let (at, epoch) = (lease.next, lease.epoch);
-    let append = Append { thread, epoch, at, records: vec![record], consumes: Vec::new(), row };
+    let append =
+        Append { thread, epoch, at, records: vec![record].into(), consumes: Vec::new(), row };
     home.append(vec![append]).await.remove(0).unwrap();
 }
 

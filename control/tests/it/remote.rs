@@ -12,7 +12,7 @@ use deedbook_journal::{
     id::{Epoch, MessageId, ThreadId},
     message::SIGNAL,
     pen::{Draft, Pen},
-    record::{Kind, RecordHash, Role},
+    record::{Kind, RecordHash, Records, Role},
     row::{Row, Status},
 };
 
@@ -32,7 +32,7 @@ async fn begin(home: &dyn Checkpointer, thread: &ThreadId, input: Vec<u8>) -> Ap
         .payload(Role::Input, input);
     let record = pen.write(start, home.now().await.unwrap(), &mut || [3; 32]).1;
     let (thread, epoch) = (thread.clone(), lease.epoch);
-    Append { thread, epoch, at: 0, records: vec![record], consumes: Vec::new(), row: row() }
+    Append { thread, epoch, at: 0, records: vec![record].into(), consumes: Vec::new(), row: row() }
 }
 
 /// The largest value there is: 16 MiB of MessagePack.
@@ -116,7 +116,7 @@ async fn an_owner_that_goes_leaves_a_write_unknown_and_a_read_failed() {
         thread: thread.clone(),
         epoch: Epoch(1),
         at: 0,
-        records: Vec::new(),
+        records: Records::default(),
         consumes: Vec::new(),
         row: row(),
     };

@@ -7,7 +7,7 @@ use crate::{
     admit::Tail,
     checkpointer::{Append, Message},
     id::{Epoch, LogIndex, MessageId, Position, StoreTime, ThreadId},
-    record::{Payload, Record, RecordHash, Role},
+    record::{Payload, Record, RecordHash, Records, Role},
     row::{Row, Status},
 };
 
@@ -66,7 +66,7 @@ pub(super) struct Appended {
     /// The row from now on; `None` if it is as before.
     pub(super) row: Option<Row>,
     pub(super) consumes: Vec<MessageId>,
-    pub(super) records: Vec<Record>,
+    pub(super) records: Records,
 }
 
 impl Appended {

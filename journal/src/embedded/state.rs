@@ -416,7 +416,7 @@ fn forget(fresh: &mut [Fresh], n: Position, role: Role) -> bool {
     let at = usize::try_from(n.saturating_sub(fresh.appended.at)).unwrap_or(usize::MAX);
     let old = &fresh.appended;
     let mut records = old.records.clone();
-    if let Some(record) = records.get_mut(at) {
+    if let Some(record) = records.change().get_mut(at) {
         record.payloads.retain(|p| p.role != role);
     }
     let (row, consumes) = (old.row.clone(), old.consumes.clone());
@@ -444,7 +444,7 @@ fn remove_due(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{embedded::drain::Plan, row::Status};
+    use crate::{embedded::drain::Plan, record::Records, row::Status};
 
     fn ended(id: &ThreadId) -> Entry {
         let row = Row::new("w", Status::Done, StoreTime(0));
@@ -456,7 +456,7 @@ mod tests {
             time: StoreTime(0),
             row: Some(row),
             consumes: Vec::new(),
-            records: Vec::new(),
+            records: Records::default(),
         }))
     }
 

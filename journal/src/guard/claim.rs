@@ -13,7 +13,7 @@ use crate::{
     limits::ValueLimits,
     pen::Draft,
     policy::Policy,
-    record::{Kind, Place, Role},
+    record::{Kind, Place, Records, Role},
     row::{Row, Status},
     sheet::{self, Read, Sheet},
     value::{self, Fingerprint, canonical},
@@ -458,7 +458,7 @@ pub(super) async fn rest(
     let row = row_at_rest(&sheet.history, &lease.row, sheet.now);
     if sheet.consumes.is_empty() {
         // That somebody looked is no news.
-        sheet.records.clear();
+        sheet.records = Records::default();
     }
     if !sheet.records.is_empty()
         || (row.status, &row.detail) != (lease.row.status, &lease.row.detail)

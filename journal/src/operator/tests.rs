@@ -8,7 +8,7 @@ use crate::{
     id::{Branch, IdentityKind, Name},
     message::{self, Verdict},
     policy::Policy,
-    record::{Place, Role},
+    record::{Place, Record, Role},
 };
 
 struct Book {

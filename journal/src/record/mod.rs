@@ -12,6 +12,7 @@ mod read;
 mod scan;
 mod stored;
 mod write;
+mod written;
 
 use std::{fmt, sync::LazyLock};
 
@@ -23,6 +24,7 @@ pub(crate) use gist::{Gist, Opens};
 pub use header::{Commitment, Header, HeaderError, Link, LogState, Place};
 pub use kind::{Kind, Role};
 pub(crate) use scan::Text;
+pub use written::{Records, Written};
 
 use crate::bytes::Bytes;
 
@@ -112,12 +114,14 @@ impl Record {
         prev: &RecordHash,
         mut header: Header,
         mut payloads: Vec<Payload>,
-    ) -> (Header, Self) {
+    ) -> (Header, Written) {
         payloads.sort_by_key(|p| p.role.as_str());
         header.payloads = payloads.iter().map(Commitment::to).collect();
         let bytes: Bytes = header.to_bytes().into();
         let hash = RecordHash::of(log_id, prev, &bytes);
-        (header, Self { header: bytes, hash, payloads })
+        let record = Self { header: bytes, hash, payloads };
+        let written = Written::sealed(log_id, prev, &header, record);
+        (header, written)
     }
 
     /// Checks the hash against the record before, and each payload against its commitment.

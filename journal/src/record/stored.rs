@@ -86,8 +86,8 @@ mod tests {
         let header = Header::new(thread.clone(), 3, Epoch(1), kind, StoreTime(5), 0);
         let payload = |role, byte| Payload { role, salt: [byte; 32], bytes: vec![byte; 9].into() };
         let payloads = vec![payload(Role::Result, 1), payload(Role::Note, 2)];
-        let (_, record) = Record::seal(&LOG, &PREV, header, payloads);
-        (thread, record)
+        let (_, written) = Record::seal(&LOG, &PREV, header, payloads);
+        (thread, written.into_record())
     }
 
     #[test]

@@ -74,7 +74,8 @@ fn unknown_members_and_kinds_are_kept_in_the_hash_and_passed_over() {
 #[test]
 fn any_change_to_a_record_is_seen() {
     let payloads = vec![payload(Role::Result, b"\x01"), payload(Role::Args, b"\x81\xa1a\x01")];
-    let (_, record) = Record::seal(&LOG_ID, &RecordHash([1; 32]), header(1), payloads);
+    let (_, written) = Record::seal(&LOG_ID, &RecordHash([1; 32]), header(1), payloads);
+    let record = written.into_record();
     record.verify(&LOG_ID, &RecordHash([1; 32])).unwrap();
     assert!(record.verify(&LOG_ID, &RecordHash::ZERO).is_err());
     assert!(record.verify(&[8; 16], &RecordHash([1; 32])).is_err());
@@ -100,8 +101,8 @@ fn any_change_to_a_record_is_seen() {
 
 #[test]
 fn erasing_a_payload_keeps_the_record_valid() {
-    let (_, mut record) =
-        Record::seal(&LOG_ID, &RecordHash::ZERO, header(1), vec![payload(Role::Args, b"\x01")]);
+    let payloads = vec![payload(Role::Args, b"\x01")];
+    let mut record = Record::seal(&LOG_ID, &RecordHash::ZERO, header(1), payloads).1.into_record();
     record.payloads.clear();
     let header = record.verify(&LOG_ID, &RecordHash::ZERO).unwrap();
     assert_eq!(header.payloads.len(), 1);

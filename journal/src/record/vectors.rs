@@ -118,7 +118,8 @@ fn seal(chain: &Chain) -> Sealed {
             salt: hex::decode(&p.salt).unwrap(),
             bytes: bytes(&p.bytes).into(),
         });
-        let (_, mut record) = Record::seal(&log_id, &prev, header, payloads.collect());
+        let (_, written) = Record::seal(&log_id, &prev, header, payloads.collect());
+        let mut record = written.into_record();
         for (payload, case) in record.payloads.iter().zip(&case.payloads) {
             assert_eq!(payload.role.as_str(), case.role, "in the order of the roles");
             value::check(&payload.bytes, &ValueLimits::new()).unwrap();

@@ -10,7 +10,7 @@ use deedbook_journal::{
     checkpointer::{Append, Checkpointer, Claim, Message, StoreError},
     embedded::{CountingDisk, CreateOptions, Embedded, OpenOptions, RealDisk},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
-    record::{Header, Kind, Payload, Record, RecordHash, Role},
+    record::{Header, Kind, Payload, Record, RecordHash, Records, Role},
     row::{Row, Status},
 };
 
@@ -108,7 +108,7 @@ impl Pen {
     }
 
     pub(crate) fn write(&mut self, count: u64, bytes: &[u8]) -> Append {
-        let (at, mut records) = (self.next, Vec::new());
+        let (at, mut records) = (self.next, Records::default());
         for _ in 0..count {
             let (thread, epoch) = (self.thread.clone(), self.epoch);
             let header = Header::new(thread, self.next, epoch, Kind::Marker, StoreTime(1), 0);

@@ -27,7 +27,7 @@ use deedbook_journal::{
     limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ValueLimits},
     pen::{Draft, Pen},
     policy::Terms,
-    record::{Header, Kind, Record, Role},
+    record::{Header, Kind, Record, Records, Role, Written},
     turn::{Queue, Waits},
     value,
 };
@@ -84,7 +84,7 @@ pub(crate) struct Desk {
     /// The store's clock at the beginning of the turn.
     pub(crate) now: StoreTime,
     /// Appended, and not submitted yet.
-    pub(crate) pending: Vec<Record>,
+    pub(crate) pending: Vec<Written>,
     /// How many bytes they have.
     pending_bytes: usize,
     /// Messages that pending records give a position to, each with that position.
@@ -389,7 +389,7 @@ impl Desk {
 
     /// Takes what is pending, up to a batch, to be submitted at this position; with the messages
     /// that its records give a position to.
-    pub(crate) fn take_batch(&mut self) -> (Position, Vec<Record>, Vec<MessageId>) {
+    pub(crate) fn take_batch(&mut self) -> (Position, Records, Vec<MessageId>) {
         let at = self.pen.next() - self.pending.len() as u64;
         let mut bytes = 0;
         let fits = self.pending.iter().take(BATCH_RECORDS_MAX).take_while(|record| {
@@ -399,7 +399,7 @@ impl Desk {
         });
         let count = fits.count();
         let rest = self.pending.split_off(count);
-        let records = std::mem::replace(&mut self.pending, rest);
+        let records: Records = std::mem::replace(&mut self.pending, rest).into_iter().collect();
         self.pending_bytes -= records.iter().map(Record::size).sum::<usize>();
         let before = at + count as u64;
         let (here, later) = std::mem::take(&mut self.consumes)

@@ -145,7 +145,7 @@ impl Run {
                 Ok(())
             }
             Err(error @ (StoreError::Fenced { .. } | StoreError::Moved { .. })) => {
-                self.testify(inflight.map(|i| i.records).unwrap_or_default()).await;
+                self.testify(&inflight.map(|i| i.records).unwrap_or_default()).await;
                 Err(error)
             }
             Err(error) => Err(error),
@@ -153,7 +153,7 @@ impl Run {
     }
 
     /// Posts outcomes that came after a takeover to the thread's inbox: evidence, not outcomes.
-    pub(super) async fn testify(&mut self, records: Vec<Record>) {
+    pub(super) async fn testify(&mut self, records: &[Record]) {
         let late: Vec<_> = records.iter().filter_map(|r| self.late_message(r)).collect();
         for message in late {
             // The hold is lost either way; the takeover has its own view of the attempt.

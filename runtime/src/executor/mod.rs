@@ -23,7 +23,7 @@ use deedbook_journal::{
     id::{Epoch, MessageId, Position, StepId, StoreTime, ThreadId},
     message::admit,
     pen::Draft,
-    record::{Kind, Record, Role},
+    record::{Kind, Records, Role},
     row::{Row, Status},
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
@@ -137,7 +137,7 @@ type Root = Unconstrained<BoxFuture<'static, Result<Vec<u8>, Stop>>>;
 struct Inflight {
     result: BoxFuture<'static, Result<Position, StoreError>>,
     /// What it holds, for the case that somebody has taken the thread over.
-    records: Vec<Record>,
+    records: Records,
     /// Of what to tell once it is durable.
     notices: Vec<Notice>,
 }

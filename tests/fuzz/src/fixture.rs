@@ -14,7 +14,7 @@ use deedbook_journal::{
     limits::ValueLimits,
     pen::{Draft, Pen},
     policy::Policy,
-    record::{Kind, Place, Record, Role},
+    record::{Kind, Place, Record, Records, Role},
     row::{Row, Status},
     value::{encode, view},
 };
@@ -205,7 +205,10 @@ pub(crate) async fn pen(book: &Embedded, id: &ThreadId) -> Option<(Pen, Append)>
     let pen = Pen::new(LOG_ID, id.clone(), lease.epoch, lease.next, lease.head);
     let row = row(Status::Running);
     let (thread, epoch, at) = (id.clone(), lease.epoch, lease.next);
-    Some((pen, Append { thread, epoch, at, records: Vec::new(), consumes: Vec::new(), row }))
+    Some((
+        pen,
+        Append { thread, epoch, at, records: Records::default(), consumes: Vec::new(), row },
+    ))
 }
 
 pub(crate) fn put(pen: &mut Pen, append: &mut Append, draft: Draft) {

@@ -15,7 +15,7 @@ use deedbook_journal::{
     embedded::{CommitBy, CreateOptions, Embedded, OpenOptions, planted::draw_from},
     id::{MessageId, StoreTime, ThreadId},
     pen::{Draft, Pen},
-    record::{Kind, RecordHash, Role},
+    record::{Kind, RecordHash, Records, Role},
     row::{Row, Status},
 };
 use shuttle::{
@@ -159,7 +159,7 @@ async fn pen(book: &Embedded, id: &str) -> Result<(Pen, Append), StoreError> {
     let lease = book.claim(claim, "model", LONG).await?.pop().expect("a lease");
     let pen = Pen::new(LOG_ID, id.clone(), lease.epoch, lease.next, lease.head);
     let (epoch, at) = (lease.epoch, lease.next);
-    let (records, consumes) = (Vec::new(), Vec::new());
+    let (records, consumes) = (Records::default(), Vec::new());
     Ok((pen, Append { thread: id, epoch, at, records, consumes, row: row() }))
 }
 
@@ -212,7 +212,7 @@ impl Home {
         for n in 0..self.plan.appends {
             let name = writer * 16 + n + 1;
             append.at = u64::from(n);
-            append.records.clear();
+            append.records = Records::default();
             write(&mut pen, &mut append, name, self.plan.bytes);
             match self.book.append(vec![append.clone()]).await.remove(0) {
                 Ok(next) => {

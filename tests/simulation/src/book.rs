@@ -9,7 +9,7 @@ use deedbook_journal::{
     },
     id::{StoreTime, ThreadId},
     pen::{Draft, Pen},
-    record::{Kind, RecordHash, Role},
+    record::{Kind, RecordHash, Records, Role},
     row::{Row, Status},
 };
 use harness::SimDisk;
@@ -143,7 +143,7 @@ pub async fn pen(book: &Embedded, id: &str) -> Result<(Pen, Append), StoreError>
         thread: id,
         epoch: lease.epoch,
         at: lease.next,
-        records: Vec::new(),
+        records: Records::default(),
         consumes: Vec::new(),
         row: row(Status::Running),
     };

@@ -63,7 +63,7 @@ pub(super) async fn stores_an_element_whole_or_not_at_all(subject: &dyn Subject)
     // The third record is wrong, so the first two must not be there.
     let mut whole = pen.clone().write(3, b"\x02");
     whole.row = row(Status::Done);
-    if let Some(last) = whole.records.last_mut() {
+    if let Some(last) = whole.records.change().last_mut() {
         last.hash.0 = [9; 32];
     }
     let error = bad("appending a broken element", put(&*made.home, whole).await)?;
@@ -135,10 +135,10 @@ pub(super) async fn refuses_what_breaks_the_chain(subject: &dyn Subject) -> Said
     append.at = pen.next;
     broken.push(("another position in the header", append));
     let mut append = good_one();
-    append.records = vec![pen.record(StoreTime(0), b"\x02")];
+    append.records = vec![pen.record(StoreTime(0), b"\x02")].into();
     broken.push(("an earlier time", append));
     let mut append = good_one();
-    for record in &mut append.records {
+    for record in append.records.change() {
         for payload in &mut record.payloads {
             payload.bytes = b"\x09"[..].into();
         }

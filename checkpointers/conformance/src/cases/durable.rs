@@ -143,7 +143,7 @@ pub(super) async fn clock_is_not_behind_the_records(subject: &dyn Subject) -> Sa
     let ahead = now.after(LONG);
     let mut pen = written(&*made.home, "t", 1).await?;
     let mut append = pen.clone().write(0, b"");
-    append.records = vec![pen.record(ahead, b"\x02")];
+    append.records = vec![pen.record(ahead, b"\x02")].into();
     good("appending", put(&*made.home, append).await)?;
     holds("a clock not behind", good("the clock", made.home.now().await)? >= ahead)?;
     let made = again(subject, made).await?;
