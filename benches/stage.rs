@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use deedbook::{Checkpointer, Deedbook, ThreadInfo};
-use deedbook_journal::embedded::{CreateOptions, Embedded, OpenOptions};
+use deedbook_journal::embedded::{CommitBy, CreateOptions, Embedded, OpenOptions};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -72,12 +72,12 @@ impl Stage {
         Self::on(Arc::new(home), disk, work)
     }
 
-    /// A book on a new journal, in an async runtime that is the calling thread.
+    /// A book on a new journal, in an async runtime that is the calling thread, which also commits.
     ///
     /// # Errors
     /// The journal cannot be made.
     pub fn alone(path: &Path, disk: &CountingDisk, work: Work) -> Result<Self> {
-        let open = OpenOptions::new().disk(Arc::new(disk.clone()));
+        let open = OpenOptions::new().commit_by(CommitBy::Caller).disk(Arc::new(disk.clone()));
         let home = Embedded::create(path, CreateOptions::new().open(open))?;
         Self::within(runtime_alone()?, CountingStore::new(Arc::new(home)), disk, work)
     }

@@ -4,10 +4,8 @@ use std::fmt::{self, Write};
 
 /// The two digits of a byte.
 fn digits(byte: u8) -> [u8; 2] {
-    let digit = |nibble: u8| match nibble {
-        0..=9 => b'0' + nibble,
-        _ => b'a' + nibble - 10,
-    };
+    // Without a branch, so that many bytes are done at once.
+    let digit = |nibble: u8| b'0' + nibble + u8::from(nibble > 9) * (b'a' - b'0' - 10);
     [digit(byte >> 4), digit(byte & 15)]
 }
 
@@ -25,16 +23,21 @@ pub fn write(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
 
 /// Appends `bytes` as lower-case hex.
 pub(crate) fn extend(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend(bytes.iter().copied().flat_map(digits));
+    let at = out.len();
+    out.resize(at + bytes.len() * 2, 0);
+    let (pairs, _) = out.get_mut(at..).unwrap_or_default().as_chunks_mut::<2>();
+    for (pair, byte) in pairs.iter_mut().zip(bytes) {
+        *pair = digits(*byte);
+    }
 }
 
 /// `bytes` as lower-case hex.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    // Writing to a String cannot fail.
-    let _ = write(&mut text, bytes);
-    text
+    let mut text = Vec::with_capacity(bytes.len() * 2);
+    extend(&mut text, bytes);
+    // ASCII by construction.
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Reads exactly `N` bytes of lower-case hex.

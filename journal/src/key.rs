@@ -22,8 +22,9 @@
 //! as a UUID it is the first 16 bytes with the version set to 8. The attempt number is no part of
 //! it, and neither is anything of the process or the machine.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::LazyLock};
 
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
@@ -33,6 +34,8 @@ use crate::{
 
 /// The domain of the derivation; a part of the format.
 const CONTEXT: &str = "deedbook 2026-11-29 v1 operation key";
+
+static CONTEXT_KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context(CONTEXT));
 
 /// What every printed key begins with.
 const PREFIX: &str = "dk1_";
@@ -128,7 +131,7 @@ impl OperationKey {
         identity: KeyIdentity<'_>,
         generation: u64,
     ) -> Self {
-        let mut parts = Parts(blake3::Hasher::new_derive_key(CONTEXT));
+        let mut parts = Parts(Vec::with_capacity(256));
         parts.add(&namespace.0);
         match scope {
             KeyScope::Thread(thread) => {
@@ -157,9 +160,7 @@ impl OperationKey {
             KeyIdentity::Key(key) => parts.add(key.as_bytes()),
         }
         parts.add(&generation.to_be_bytes());
-        let mut bytes = [0; 24];
-        parts.0.finalize_xof().fill(&mut bytes);
-        Self::from_bytes(bytes)
+        Self::from_bytes(parts.hash())
     }
 
     /// The key with these 24 bytes.
@@ -188,13 +189,23 @@ impl OperationKey {
     }
 }
 
-/// Hashes parts with their lengths.
-struct Parts(blake3::Hasher);
+/// Parts, each behind its length, to be hashed at once: most have a few bytes.
+struct Parts(Vec<u8>);
 
 impl Parts {
     fn add(&mut self, part: &[u8]) {
-        self.0.update(&(part.len() as u64).to_be_bytes());
-        self.0.update(part);
+        self.0.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        self.0.extend_from_slice(part);
+    }
+
+    fn hash(&self) -> [u8; 24] {
+        let mut hasher = blake3::Hasher::new_from_context_key(&CONTEXT_KEY);
+        hasher.update(&self.0);
+        let mut bytes = [0; 24];
+        for (to, from) in bytes.iter_mut().zip(hasher.finalize().as_bytes()) {
+            *to = *from;
+        }
+        bytes
     }
 }
 

@@ -151,6 +151,10 @@ pub const EMBEDDED_PART_BYTES: usize = 1000;
 /// Most extents in one stored list.
 pub const EMBEDDED_LIST_EXTENTS_MAX: usize = 64;
 
+/// How many requests in line are a crowd, for whom a thread of the embedded home commits: with
+/// fewer the hand-over between threads is more than what their callers lose in a sync.
+pub const EMBEDDED_CROWD: usize = 16;
+
 /// Threads that read for the embedded home.
 pub const EMBEDDED_READERS: usize = 2;
 

@@ -37,8 +37,6 @@ pub(super) enum Job {
     Look,
     /// Somebody wants to write, and the log has not begun.
     Begin,
-    /// Somebody is in line, and callers do not write.
-    Write,
     Erase(Box<Erasure>, oneshot::Sender<Result<Position>>),
     /// Somebody wants everything that is in the log in the tables.
     Settle(oneshot::Sender<Result<()>>),
@@ -93,11 +91,10 @@ impl Keeper {
         match job {
             Job::Begin => {
                 let mut writer = self.line.writer();
-                // What went wrong has ended the handle, and is told to everybody in line.
+                // What went wrong has ended the handle; whoever is first in line finds that, or
+                // writes, for everybody there.
                 let _ = self.begin(&mut writer);
-                self.line.serve(&mut writer);
             }
-            Job::Write => self.line.serve(&mut self.line.writer()),
             Job::Erase(erasure, reply) => drop(reply.send(self.erase(*erasure))),
             Job::Settle(reply) => drop(reply.send(self.settle())),
             Job::Close(reply) => drop(reply.send(self.close())),

@@ -1,10 +1,10 @@
 //! The line before the log: who waits, and who commits.
 //!
-//! There is no thread that writes. Whoever has something to write gets in line, lets others do
-//! the same, and then, if nobody is writing, writes for everybody in line: handing a record to a
-//! thread and back costs half of what the sync does. While one writes, the next group comes
-//! together. `docs/decisions/0002-log.md` has the figures. With [`CommitBy::Thread`] the keeper
-//! writes instead, and no caller's thread ever blocks.
+//! Whoever has something to write gets in line, lets others do the same, and then, if nobody is
+//! writing, writes for everybody in line: handing a record to a thread and back costs half of what
+//! the sync does. Where many are in line that is little for each of them, and a thread that stands
+//! still for a sync is much: then the [`committer`](super::committer) writes. While one group is
+//! written, the next one comes together. `docs/decisions/0002-log.md` has the figures.
 
 use std::{
     collections::VecDeque,
@@ -17,6 +17,7 @@ use std::{
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
+    committer::Bell,
     core::Core,
     drain,
     keeper::Job,
@@ -24,14 +25,20 @@ use super::{
     planted::{Broken, planted},
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc::Sender,
     },
     writer::{Ask, Request, Writer},
 };
-use crate::{checkpointer::StoreError, limits::EMBEDDED_QUEUE_MAX};
+use crate::{
+    checkpointer::StoreError,
+    limits::{EMBEDDED_CROWD, EMBEDDED_QUEUE_MAX},
+};
 
 type Result<T> = std::result::Result<T, StoreError>;
+
+/// How many in line are many. Models have few threads.
+const CROWD: usize = if cfg!(feature = "model") { 2 } else { EMBEDDED_CROWD };
 
 /// The line.
 #[derive(Debug)]
@@ -42,7 +49,15 @@ pub(super) struct Line {
     numbers: AtomicU64,
     places: Arc<Semaphore>,
     keeper: Sender<Job>,
+    committer: Bell,
     by: CommitBy,
+    /// Whether the committer was told, or is at it, and will look at the line again.
+    called: AtomicBool,
+    /// For how many the committer wrote in its last two groups. Where one thread runs all tasks,
+    /// those whose group is durable come back one by one, and are a crowd all the same.
+    served: [AtomicUsize; 2],
+    /// How many wait for the right to write who are not in line: they go first.
+    waiting: AtomicUsize,
     /// Whether a write has begun a generation of the log.
     begun: AtomicBool,
     /// Whether the keeper was told and has not looked yet.
@@ -60,7 +75,7 @@ struct Ticket {
 }
 
 impl Line {
-    pub(super) fn new(core: Arc<Core>, keeper: Sender<Job>, by: CommitBy) -> Self {
+    pub(super) fn new(core: Arc<Core>, keeper: Sender<Job>, committer: Bell, by: CommitBy) -> Self {
         Self {
             writer: Mutex::new(Writer::new(Arc::clone(&core))),
             core,
@@ -68,7 +83,11 @@ impl Line {
             numbers: AtomicU64::new(0),
             places: Arc::new(Semaphore::new(EMBEDDED_QUEUE_MAX)),
             keeper,
+            committer,
             by,
+            called: AtomicBool::new(false),
+            served: Default::default(),
+            waiting: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
             hinted: AtomicBool::new(false),
             asleep: AtomicBool::new(true),
@@ -114,6 +133,10 @@ impl Line {
 
     /// Writes for everybody in line, if nobody does.
     fn lead(&self) {
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            // Whoever it is passes on.
+            return;
+        }
         let mut writer = match self.writer.try_lock() {
             Ok(writer) => writer,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -134,9 +157,77 @@ impl Line {
         writer.log.is_some() || self.core.alive().is_err()
     }
 
+    /// Writes for everybody in line, a group after the other, until nobody is or somebody else
+    /// wants the right to write.
+    pub(super) fn commit_all(&self) {
+        loop {
+            while self.waiting.load(Ordering::Acquire) == 0 {
+                let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+                let begun = self.may_write(&writer);
+                let mut served = 0;
+                writer.round(|| self.next(begun).inspect(|_| served += 1));
+                drop(writer);
+                if served == 0 {
+                    break;
+                }
+                self.note_served(served);
+                self.hint();
+            }
+            // Said before the line is looked at once more: whoever comes behind that calls again.
+            self.called.store(false, Ordering::SeqCst);
+            let left = self.waiting.load(Ordering::Acquire) == 0 && self.somebody_may_write();
+            if !left || self.called.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    fn note_served(&self, served: usize) {
+        let [last, before] = &self.served;
+        before.store(last.swap(served, Ordering::AcqRel), Ordering::Release);
+    }
+
+    /// Whether whoever is first in line is served at once: who writes has the keeper begin the
+    /// log before.
+    fn somebody_may_write(&self) -> bool {
+        let queue = self.queue();
+        queue.front().is_some_and(|first| self.is_served(first))
+    }
+
+    fn is_served(&self, ticket: &Ticket) -> bool {
+        self.begun.load(Ordering::Acquire) || !ticket.request.ask.writes()
+    }
+
+    /// Has the committer look at the line.
+    fn call_committer(&self) {
+        if !self.called.swap(true, Ordering::SeqCst) {
+            self.committer.ring();
+        }
+    }
+
+    /// Lets the committer go.
+    pub(super) fn stop(&self) {
+        self.committer.stop();
+    }
+
     /// The right to write, for the keeper. [`Line::pass_on`] must follow.
     pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        writer
+    }
+
+    /// Whether the committer writes for so many.
+    fn by_committer(&self, in_line: usize) -> bool {
+        match self.by {
+            CommitBy::Either => {
+                let served = self.served.iter().map(|group| group.load(Ordering::Acquire));
+                in_line.max(served.sum()) >= CROWD
+            }
+            CommitBy::Caller => false,
+            CommitBy::Thread => true,
+        }
     }
 
     /// Whoever is first in line. Who writes stays there until the log has begun: the keeper was
@@ -165,21 +256,25 @@ impl Line {
     /// Whoever is first in line may write now.
     pub(super) fn pass_on(&self) {
         let mut queue = self.queue();
+        let in_line = queue.len();
         let Some(first) = queue.front_mut() else {
             return;
         };
-        let waker = first.waker.take();
-        // Whoever gets in line to write before the log has begun has the keeper begin it, which
-        // serves everybody then: told before that, the keeper would only tell itself again.
-        let may = self.begun.load(Ordering::Acquire) || !first.request.ask.writes();
+        if self.by_committer(in_line) {
+            // Whoever gets in line to write before the log has begun has the keeper begin it,
+            // which serves everybody then.
+            let may = self.is_served(first);
+            drop(queue);
+            if may {
+                self.call_committer();
+            }
+            return;
+        }
+        // Without a waker it was woken before, and has not looked yet.
+        let waker = first.waker.take().filter(|_| !planted(Broken::LoseWakeup));
         drop(queue);
-        match (self.by, waker) {
-            (CommitBy::Caller, Some(_)) if planted(Broken::LoseWakeup) => {}
-            (CommitBy::Caller, Some(waker)) => waker.wake(),
-            // It was woken before, and has not looked yet.
-            (CommitBy::Caller, None) => {}
-            (CommitBy::Thread, _) if may => self.send(Job::Write),
-            (CommitBy::Thread, _) => {}
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -218,6 +313,7 @@ impl Line {
     /// The handle has ended: everybody in line gets to hear it.
     pub(super) fn disband(&self) {
         self.serve(&mut self.writer());
+        self.pass_on();
         self.core.drained.notify_waiters();
     }
 }
@@ -248,25 +344,43 @@ impl<T> Waiting<'_, T> {
         let line = self.line;
         let begun = line.begun.load(Ordering::Acquire) || !request.ask.writes();
         let ticket = Ticket { number: self.number, request, waker: Some(cx.waker().clone()) };
-        line.queue().push_back(ticket);
-        // Told only now: the keeper must find the ticket.
-        match line.by {
-            _ if !begun => line.send(Job::Begin),
-            CommitBy::Caller => cx.waker().wake_by_ref(),
-            CommitBy::Thread => line.send(Job::Write),
+        let in_line = {
+            let mut queue = line.queue();
+            queue.push_back(ticket);
+            queue.len()
+        };
+        // Told only now: whoever is told must find the ticket.
+        if !begun {
+            line.send(Job::Begin);
+        } else if line.by_committer(in_line) {
+            line.call_committer();
+        } else {
+            cx.waker().wake_by_ref();
         }
     }
 
-    /// Whether it is still in line and may write for everybody there. It is woken when it is first.
-    fn may_lead(&self, cx: &Context<'_>) -> bool {
-        let mut queue = self.line.queue();
-        let own = queue.iter_mut().find(|ticket| ticket.number == self.number);
-        own.is_some_and(|ticket| {
-            ticket.waker = Some(cx.waker().clone());
+    /// Sees to it that it is written, if it is still in line: by itself, for everybody there, or
+    /// by the committer. It is woken when it is first.
+    fn see_to_it(&self, cx: &Context<'_>) {
+        let line = self.line;
+        let in_line = {
+            let mut queue = line.queue();
+            let in_line = queue.len();
+            let Some(own) = queue.iter_mut().find(|ticket| ticket.number == self.number) else {
+                return;
+            };
+            own.waker = Some(cx.waker().clone());
             // The keeper begins the log for those who write, and serves them then.
-            let begun = self.line.begun.load(Ordering::Acquire) || !ticket.request.ask.writes();
-            begun && self.line.by == CommitBy::Caller
-        })
+            if !line.is_served(own) {
+                return;
+            }
+            in_line
+        };
+        if line.by_committer(in_line) {
+            line.call_committer();
+        } else {
+            line.lead();
+        }
     }
 }
 
@@ -277,8 +391,8 @@ impl<T> Future for Waiting<'_, T> {
         let this = self.get_mut();
         match std::mem::replace(&mut this.stage, Stage::InLine) {
             Stage::New(request) => this.get_in_line(request, cx),
-            Stage::InLine if this.may_lead(cx) => this.line.lead(),
-            Stage::InLine | Stage::Done => {}
+            Stage::InLine => this.see_to_it(cx),
+            Stage::Done => {}
         }
         let Poll::Ready(answer) = Pin::new(&mut this.answer).poll(cx) else {
             return Poll::Pending;

@@ -26,6 +26,7 @@ mod check;
 mod chunk;
 mod clock;
 mod code;
+mod committer;
 mod compact;
 mod copy;
 mod core;
@@ -174,10 +175,15 @@ impl Embedded {
         let (keeper, keeper_jobs) = mpsc::channel();
         let (readers, jobs) = mpsc::channel();
         let jobs = Arc::new(Mutex::new(jobs));
-        let line = Arc::new(Line::new(Arc::clone(&core), keeper, by));
+        let (bell, ear) = committer::bell();
+        let line = Arc::new(Line::new(Arc::clone(&core), keeper, bell, by));
         let mut threads = Vec::new();
         let shared = Arc::clone(&line);
         threads.push(spawn("deedbook-keeper", move || keeper::run(shared, &keeper_jobs))?);
+        if by != CommitBy::Caller {
+            let shared = Arc::clone(&line);
+            threads.push(spawn("deedbook-commit", move || committer::run(&shared, &ear))?);
+        }
         for _ in 0..EMBEDDED_READERS {
             let (shared, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
             threads.push(spawn("deedbook-reader", move || serve(&shared, &jobs))?);
@@ -286,6 +292,7 @@ impl fmt::Debug for Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.line.send(KeeperJob::Stop);
+        self.line.stop();
         self.readers = None;
         for thread in self.threads.drain(..) {
             // Whatever ended a thread was answered where it happened.

@@ -11,12 +11,16 @@ use crate::limits::{EMBEDDED_CACHE_BYTES_DEFAULT, EMBEDDED_LOG_BYTES_DEFAULT};
 /// Who writes to the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CommitBy {
-    /// Whoever has something to write, for everybody who waits, on its own thread: it blocks for
-    /// the time of one write and sync. This is the fastest.
+    /// Callers while few are in line, and a thread of the journal while many are: whichever is
+    /// faster then.
     #[default]
+    Either,
+    /// Whoever has something to write, for everybody who waits, on its own thread: it blocks for
+    /// the time of one write and sync. An append of a lone caller is handed to nobody.
     Caller,
-    /// A thread of the journal: no caller's thread blocks, and each append costs two hand-overs
-    /// between threads. For programs in which one thread runs everything and must not stop.
+    /// A thread of the journal: no caller's thread blocks, and an append of a lone caller costs
+    /// two hand-overs between threads. For programs in which one thread runs everything and must
+    /// not stop.
     Thread,
 }
 

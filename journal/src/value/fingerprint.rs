@@ -1,9 +1,13 @@
 //! Fingerprints: what a journal remembers of arguments without their content.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
+
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 
 /// The domain of the derived key; a part of the format.
 const CONTEXT: &str = "deedbook 2026-11-29 v1 fingerprint";
+
+static CONTEXT_KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context(CONTEXT));
 
 /// The keyed BLAKE3 hash of canonical arguments.
 ///
@@ -27,8 +31,9 @@ impl Fingerprint {
     /// ```
     #[must_use]
     pub fn of(secret: &[u8; 32], canonical: &[u8]) -> Self {
-        let key = blake3::derive_key(CONTEXT, secret);
-        Self(*blake3::keyed_hash(&key, canonical).as_bytes())
+        let mut key = blake3::Hasher::new_from_context_key(&CONTEXT_KEY);
+        let key = key.update(secret).finalize();
+        Self(*blake3::keyed_hash(key.as_bytes(), canonical).as_bytes())
     }
 
     /// The first eight hex digits, for people.

@@ -11,6 +11,7 @@
 
 mod anchor;
 mod backup;
+mod commit_by;
 mod compact;
 mod damage;
 mod desk;

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    sync::{Arc, Barrier},
+    sync::Barrier,
     time::{Duration, Instant},
 };
 
@@ -350,31 +350,6 @@ fn the_log_turns_also_after_an_erasure() {
         let length = fs::metadata(&file).unwrap().len();
         assert!(length < 400 << 10, "{} has {length} bytes", file.display());
     }
-}
-
-#[test]
-fn a_thread_commits_where_callers_must_not_block() {
-    let folder = Folder::new();
-    let open = OpenOptions::new().commit_by(CommitBy::Thread);
-    let book = Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap();
-    let book = Arc::new(book);
-    wait(async {
-        let mut tasks = Vec::new();
-        for k in 0..8 {
-            let book = Arc::clone(&book);
-            tasks.push(tokio::spawn(async move {
-                let mut pen = Pen::claim(&*book, &format!("t{k}")).await.unwrap();
-                for n in 0..50 {
-                    assert_eq!(put(&*book, pen.write(1, b"x")).await, Ok(n + 1));
-                }
-            }));
-        }
-        for task in tasks {
-            task.await.unwrap();
-        }
-        assert_eq!(book.log(0, 1000).await.unwrap().items.len(), 400);
-        book.close().await.unwrap();
-    });
 }
 
 /// The keeper came for a claim, found the first write behind it, and tried to write it into a log

@@ -79,7 +79,7 @@ impl Plan {
             (random.gen_range(0..operations), fails[random.gen_range(0..4)])
         });
         Self {
-            by: if random.gen_bool(0.3) { CommitBy::Thread } else { CommitBy::Caller },
+            by: [CommitBy::Either, CommitBy::Caller, CommitBy::Thread][random.gen_range(0..3)],
             writers: random.gen_range(2..4),
             appends: random.gen_range(1..5),
             bytes: if long { [12 << 10, 24 << 10][random.gen_range(0..2)] } else { 8 },
