@@ -2,8 +2,9 @@
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
-use crate::limits::{
-    BRANCH_DEPTH_MAX, BUSINESS_KEY_BYTES_MAX, NAME_BYTES_MAX, THREAD_ID_BYTES_MAX,
+use crate::{
+    digits,
+    limits::{BRANCH_DEPTH_MAX, BUSINESS_KEY_BYTES_MAX, NAME_BYTES_MAX, THREAD_ID_BYTES_MAX},
 };
 
 /// Place of a record in its thread, from 0, without gaps.
@@ -412,53 +413,23 @@ impl StoreTime {
 
     /// Reads exactly the form that [`Self::text`] writes.
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
+        #[rustfmt::skip]
         let [
-            y0,
-            y1,
-            y2,
-            y3,
-            b'-',
-            o0,
-            o1,
-            b'-',
-            d0,
-            d1,
-            b'T',
-            h0,
-            h1,
-            b':',
-            m0,
-            m1,
-            b':',
-            s0,
-            s1,
-            b'.',
-            fraction @ ..,
-            b'Z',
-        ] = text.first_chunk::<30>().filter(|_| text.len() == 30)?
+            y0, y1, y2, y3, b'-', o0, o1, b'-', d0, d1, b'T',
+            h0, h1, b':', m0, m1, b':', s0, s1, b'.', f0, fraction @ .., b'Z',
+        ] = *text.first_chunk::<30>().filter(|_| text.len() == 30)?
         else {
             return None;
         };
-        // One test behind all digits instead of one for each: every record has a time.
-        let mut worst = 0;
-        let mut number = |digits: &[u8]| {
-            digits.iter().fold(0u64, |number, digit| {
-                let digit = digit.wrapping_sub(b'0');
-                worst = worst.max(digit);
-                number * 10 + u64::from(digit)
-            })
-        };
-        let date = (number(&[*y0, *y1, *y2, *y3]), number(&[*o0, *o1]), number(&[*d0, *d1]));
-        let (hour, minute) = (number(&[*h0, *h1]), number(&[*m0, *m1]));
-        let (second, fraction) = (number(&[*s0, *s1]), number(fraction));
-        if worst > 9 || hour > 23 || minute > 59 || second > 59 {
+        let [century, year, month, day] = digits::pairs([y0, y1, y2, y3, o0, o1, d0, d1])?;
+        let [hour, minute, second, tenths] = digits::pairs([h0, h1, m0, m1, s0, s1, b'0', f0])?;
+        let fraction = tenths * 100_000_000 + digits::eight(fraction)?;
+        if hour > 23 || minute > 59 || second > 59 {
             return None;
         }
-        let days = days_from_civil(date.0, date.1, date.2)?;
+        let days = days_from_civil(century * 100 + year, month, day)?;
         let in_day = ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + fraction;
-        let time = days.checked_mul(NANOS_PER_DAY)?.checked_add(in_day)?;
-        // 30 February is a day of another month.
-        (civil_from_days(days) == date).then_some(Self(time))
+        days.checked_mul(NANOS_PER_DAY)?.checked_add(in_day).map(Self)
     }
 }
 
@@ -497,9 +468,16 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (yoe + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// The inverse of [`civil_from_days`]; `None` before 1970.
+/// The inverse of [`civil_from_days`]; `None` before 1970, and for a day that the month has not.
 fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let last = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=last).contains(&day) {
         return None;
     }
     let y = if month <= 2 { year.checked_sub(1)? } else { year };

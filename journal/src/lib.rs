@@ -11,6 +11,7 @@
 pub mod admit;
 pub mod bytes;
 pub mod checkpointer;
+mod digits;
 pub mod embedded;
 pub mod failure;
 pub mod guard;

@@ -6,7 +6,7 @@ use super::{
     json::{self, Expected},
     kind::Kind,
 };
-use crate::{id::StoreTime, policy::Policy};
+use crate::{digits, id::StoreTime, policy::Policy};
 
 /// A text in a header as it stands there, or one in memory.
 #[derive(Debug, Clone, Copy, Default)]
@@ -97,7 +97,14 @@ impl<'a> Scan<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn policy(&mut self) -> Result<Policy, Expected> {
+        if self.pass(b"\"idempotent\"") {
+            return Ok(Policy::Idempotent);
+        }
+        if self.pass(b"\"read\"") {
+            return Ok(Policy::Read);
+        }
         let word = self.text()?;
         let policies = [Policy::Read, Policy::Idempotent, Policy::Reconcile, Policy::AtMostOnce];
         let policy = policies.into_iter().find(|policy| word.is(policy.as_str()));
@@ -143,8 +150,16 @@ impl<'a> Scan<'a> {
     #[inline]
     pub(super) fn integer(&mut self) -> Result<u64, Expected> {
         const WHAT: Expected = "an integer up to 2^53 - 1";
-        let mut value = 0;
-        let mut rest = self.rest;
+        // Many are counts of one.
+        if let [digit @ b'0'..=b'9', b',' | b'}', ..] = self.rest {
+            self.rest = self.rest.get(1..).unwrap_or_default();
+            return Ok((digit - b'0').into());
+        }
+        let (digits, mut value) = match self.rest.first_chunk() {
+            Some(eight) => digits::leading(*eight),
+            None => (0, 0),
+        };
+        let mut rest = self.rest.get(digits..).unwrap_or_default();
         while let [digit @ b'0'..=b'9', behind @ ..] = rest {
             if value >= 1 << 53 {
                 return Err(WHAT);

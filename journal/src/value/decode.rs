@@ -31,6 +31,19 @@ pub(super) struct Deserializer<'r, 'de> {
     pub(super) reader: &'r mut Reader<'de>,
 }
 
+/// Forwards methods that take a text, which stands there nearly always.
+macro_rules! text {
+    ($($method:ident)*) => {$(
+        #[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
+            match self.reader.take_text() {
+                Some(text) => visitor.visit_borrowed_str(text),
+                None => self.deserialize_any(visitor),
+            }
+        }
+    )*};
+}
+
 /// Forwards methods that take any token.
 macro_rules! any {
     ($($method:ident)*) => {$(
@@ -94,12 +107,13 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
         }
     }
 
+    text! { deserialize_str deserialize_string deserialize_identifier }
+
     any! {
         deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
         deserialize_i128 deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
-        deserialize_u128 deserialize_char deserialize_str deserialize_string deserialize_bytes
-        deserialize_byte_buf deserialize_unit deserialize_seq deserialize_map
-        deserialize_identifier
+        deserialize_u128 deserialize_char deserialize_bytes deserialize_byte_buf
+        deserialize_unit deserialize_seq deserialize_map
     }
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {

@@ -268,6 +268,16 @@ impl Msgpack {
 /// A key that occurs twice in one map.
 fn repeated<'a>(out: &'a [u8], marks: &mut [Mark]) -> Option<&'a [u8]> {
     let key = |mark: &Mark| slice(out, mark.key());
+    // Nearly always they differ in what is cheap to see.
+    let seen = marks.iter().try_fold(0u64, |seen, mark| {
+        let key = key(mark);
+        let byte = |byte: Option<&u8>| byte.map_or(0, |byte| usize::from(*byte));
+        let bit = (key.len() * 49 + byte(key.get(1)) * 7 + byte(key.last())) % 64;
+        (seen >> bit & 1 == 0).then_some(seen | 1 << bit)
+    });
+    if seen.is_some() {
+        return None;
+    }
     if marks.len() <= 12 {
         let mut rest = &*marks;
         while let Some((first, others)) = rest.split_first() {

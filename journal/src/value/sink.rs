@@ -64,12 +64,65 @@ impl Mark {
     }
 }
 
+/// The entries of all open maps, innermost last. Most values have few, which take no memory of
+/// their own.
+#[derive(Debug)]
+struct Marks {
+    few: [Mark; FEW],
+    count: usize,
+    /// All of them, once they are more than few.
+    many: Vec<Mark>,
+}
+
+/// So many entries are few.
+const FEW: usize = 8;
+
+impl Marks {
+    #[inline]
+    fn new() -> Self {
+        Self { few: [Mark { key: 0, value: 0, end: 0 }; FEW], count: 0, many: Vec::new() }
+    }
+
+    #[inline]
+    fn push(&mut self, mark: Mark) {
+        match self.few.get_mut(self.count) {
+            Some(few) => *few = mark,
+            None => {
+                if self.count == FEW {
+                    self.many.clear();
+                    self.many.extend_from_slice(&self.few);
+                }
+                self.many.push(mark);
+            }
+        }
+        self.count += 1;
+    }
+
+    /// Those behind the first `count` of them.
+    #[inline]
+    fn behind(&mut self, count: usize) -> &mut [Mark] {
+        let all = if self.count > FEW { self.many.as_mut_slice() } else { &mut self.few };
+        all.get_mut(count..self.count).unwrap_or_default()
+    }
+
+    /// Keeps the first `count` of them.
+    #[inline]
+    fn truncate(&mut self, count: usize) {
+        if self.count > FEW {
+            self.many.truncate(count);
+            if let (true, Some(few)) = (count <= FEW, self.few.get_mut(..count)) {
+                few.copy_from_slice(&self.many);
+            }
+        }
+        self.count = self.count.min(count);
+    }
+}
+
 /// Bytes under construction, with the limits that hold while they grow.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) out: Vec<u8>,
-    /// The entries of all open maps, innermost last.
-    marks: Vec<Mark>,
+    marks: Marks,
     depth: usize,
     depth_max: usize,
     bytes_max: usize,
@@ -77,7 +130,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub(crate) fn new(depth_max: usize, bytes_max: usize) -> Self {
-        Self { out: Vec::with_capacity(256), marks: Vec::new(), depth: 0, depth_max, bytes_max }
+        Self { out: Vec::with_capacity(256), marks: Marks::new(), depth: 0, depth_max, bytes_max }
     }
 
     pub(crate) fn depth_max(&self) -> usize {
@@ -109,7 +162,7 @@ impl Buffer {
             return Err(ValueError::too_deep(self.depth_max));
         }
         self.depth += 1;
-        Ok(Open { at: self.out.len(), hint, marks: self.marks.len() })
+        Ok(Open { at: self.out.len(), hint, marks: self.marks.count })
     }
 
     /// Leaves a container without entries.
@@ -123,9 +176,6 @@ impl Buffer {
     #[inline]
     pub(crate) fn key(&mut self) {
         let at = self.out.len();
-        if self.marks.capacity() == 0 {
-            self.marks.reserve(8);
-        }
         self.marks.push(Mark { key: at, value: at, end: at });
     }
 
@@ -133,7 +183,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn value(&mut self) -> Range<usize> {
         let at = self.out.len();
-        match self.marks.last_mut() {
+        match self.marks.behind(self.marks.count.saturating_sub(1)).first_mut() {
             Some(mark) => {
                 mark.value = at;
                 mark.key()
@@ -144,7 +194,7 @@ impl Buffer {
 
     /// The entries of the innermost open map, with their ends.
     pub(crate) fn entries(&mut self, open: Open) -> (&mut Vec<u8>, &mut [Mark]) {
-        let marks = self.marks.get_mut(open.marks..).unwrap_or_default();
+        let marks = self.marks.behind(open.marks);
         let mut end = self.out.len();
         for mark in marks.iter_mut().rev() {
             mark.end = end;
@@ -154,6 +204,7 @@ impl Buffer {
     }
 }
 
+#[inline]
 pub(crate) fn slice(bytes: &[u8], range: Range<usize>) -> &[u8] {
     bytes.get(range).unwrap_or_default()
 }
@@ -209,4 +260,33 @@ fn copy_map<S: Sink>(reader: &mut Reader<'_>, sink: &mut S, count: usize) -> Wri
 pub(crate) fn bad_text() -> ValueError {
     let message = "it holds text that is not UTF-8; the writer is wrong, or it should be bytes";
     ValueError::new(ValueErrorKind::Malformed, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn few_marks_and_many_are_kept_alike(acts in prop::collection::vec(0usize..24, 0..80)) {
+            let (mut marks, mut all) = (Marks::new(), Vec::new());
+            for (n, act) in acts.into_iter().enumerate() {
+                // Most acts add one; the others drop those behind some place.
+                if act < 8 {
+                    marks.truncate(act * 2);
+                    all.truncate(act * 2);
+                } else {
+                    let mark = Mark { key: n, value: n + 1, end: act };
+                    marks.push(mark);
+                    all.push(mark);
+                }
+                for from in [0, act, all.len()] {
+                    let behind = all.get_mut(from..).unwrap_or_default();
+                    prop_assert_eq!(marks.behind(from), behind);
+                }
+            }
+        }
+    }
 }

@@ -85,6 +85,21 @@ impl<'a> Reader<'a> {
         self.rest.first() == Some(&0xc0)
     }
 
+    /// The text at the front. Anything else, and text that is not UTF-8, is left in place.
+    #[inline]
+    pub(crate) fn take_text(&mut self) -> Option<&'a str> {
+        let (marker, rest) = self.rest.split_first()?;
+        let (length, rest) = match marker {
+            0xa0..=0xbf => (marker & 0x1f, rest),
+            0xd9 => rest.split_first().map(|(length, rest)| (*length, rest))?,
+            _ => return None,
+        };
+        let (text, rest) = rest.split_at_checked(length.into())?;
+        let text = std::str::from_utf8(text).ok()?;
+        self.rest = rest;
+        Some(text)
+    }
+
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Token<'a>, ValueError> {
         Ok(match self.raw()? {

@@ -69,7 +69,8 @@ impl History {
     /// # Errors
     /// The header cannot be read, or [`apply`](Self::apply) refuses the record.
     pub fn replay(&mut self, record: &Record) -> Result<(), ReplayError> {
-        let gist = Gist::read(&record.header)?;
+        let mut gist = Gist::default();
+        gist.read(&record.header)?;
         Ok(self.take_in(&gist, &record.payloads)?)
     }
 
