@@ -11,12 +11,16 @@
 //!    that Deedbook could wait for is *stalled*.
 
 mod blocked;
+mod lines;
+mod numbered;
 mod queue;
+mod sorted;
 
 use std::{collections::HashMap, sync::Arc};
 
 pub use blocked::{Blocked, Waits};
-pub use queue::{Queue, View};
+pub use queue::{Made, Queue, View};
+pub use sorted::Sorted;
 
 use crate::{
     history::{Declared, Divergence, History},
@@ -115,19 +119,15 @@ impl Act {
 /// Whoever runs a thread keeps its calls in a [`Queue`], which decides the same and costs less.
 #[must_use]
 pub fn next(state: &State<'_>) -> Next {
-    let declared = |number| {
-        let live = usize::try_from(number).ok().and_then(|number| state.live.get(number));
-        live.map(|live| live.declared)
-    };
     let mut queue = Queue::new(state.history.keyed());
     for (number, live) in (0..).zip(state.live) {
-        queue.make(number, live.declared.kind, live.declared.id);
+        let Declared { kind, id, .. } = live.declared;
+        queue.make(number, live.declared, state.history.number(kind, id));
         queue.set_asked(number, live.asked);
         queue.set_busy(number, live.busy);
     }
     queue.next(&View {
         history: state.history,
-        declared: &declared,
         first_unmade: state.first_unmade,
         delivered: state.delivered,
         now: state.now,

@@ -70,7 +70,16 @@ pub fn diverged(
 /// and answers for every history.
 #[must_use]
 pub fn decide(history: &History, call: &Declared<'_>, now: StoreTime) -> Decision {
-    let number = history.number(call.kind, call.id);
+    decide_recorded(history, history.number(call.kind, call.id), call, now)
+}
+
+/// [`decide`], for whoever knows the number of the call among the recorded calls.
+pub(crate) fn decide_recorded(
+    history: &History,
+    number: Option<usize>,
+    call: &Declared<'_>,
+    now: StoreTime,
+) -> Decision {
     if let Some(divergence) = diverged(history, call, number) {
         return Decision::Diverged(divergence);
     }

@@ -16,6 +16,7 @@ mod said;
 use std::{collections::HashMap, fmt, hash::BuildHasher, sync::Arc};
 
 pub use call::{Answer, Attempt, AttemptEnd, Attempts, Call, CallKind, Doubt, Outcome, Standing};
+pub(crate) use decide::decide_recorded;
 pub use decide::{Decision, Declared, decide, diverged};
 pub use divergence::{Divergence, DivergenceKind, Instead};
 pub use ended::{EndKind, EndRecord, Ended, ended};
@@ -282,7 +283,8 @@ impl History {
     }
 
     /// The number of the call that was opened at this position.
-    fn number_at(&self, position: Position) -> Option<usize> {
+    #[must_use]
+    pub fn number_at(&self, position: Position) -> Option<usize> {
         // Most records are about the call that was opened last.
         let last = self.calls.len().checked_sub(1)?;
         if self.calls.get(last)?.opened == position {

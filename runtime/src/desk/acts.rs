@@ -1,14 +1,14 @@
 //! The executor's side: what is live, what is offered, and what acts append.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use deedbook_journal::{
-    history::{self, Answer, CallKind, Declared},
+    history::{self, Answer, CallKind},
     id::{Identity, Position, StoreTime, ThreadId},
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     policy,
     record::{Kind, Place, Role},
-    turn::{Act, Blocked, Next, View, Waits},
+    turn::{Act, Blocked, Next, Sorted, View, Waits},
 };
 
 use super::{Call, Desk, Work, wake};
@@ -20,44 +20,31 @@ use crate::{
 impl Desk {
     /// Decides what the thread does next.
     pub(crate) fn next(&mut self) -> Next {
-        let Self { queue, live, history, unmade, delivered, now, .. } = self;
-        let declared = |number: u64| {
-            let call = live.get(&number)?;
-            Some(Declared {
-                kind: call.kind,
-                id: &call.id,
-                terms: call.terms.as_ref(),
-                // Compared when the call was made.
-                args: None,
-                redact: &[],
-            })
-        };
-        let next = queue.next(&View {
-            history,
-            declared: &declared,
-            first_unmade: unmade.first(history),
-            delivered,
-            now: *now,
+        let next = self.calls.next(&View {
+            history: &self.history,
+            first_unmade: self.unmade.first(&self.history),
+            delivered: &self.delivered,
+            now: self.now,
         });
         self.bent(next)
     }
 
     /// What is decided where a rule of deciding is broken on purpose.
     fn bent(&self, next: Next) -> Next {
-        let outcome = |call: &Call| self.recorded(call)?.outcome.as_ref().map(|o| o.position);
+        let outcome = |number| self.recorded(number)?.outcome.as_ref().map(|o| o.position);
         match next {
             Next::Offer { .. } if planted(Broken::OfferLatestFirst) => {
-                let asked = self.live.iter().filter(|(_, call)| call.asked);
-                let offers = asked.filter_map(|(n, call)| Some((outcome(call)?, *n)));
+                let asked = self.calls.iter().filter(|(number, _)| self.calls.is_asked(*number));
+                let offers = asked.filter_map(|(number, _)| Some((outcome(number)?, number)));
                 let latest = offers.max().map(|(position, call)| Next::Offer { call, position });
                 latest.unwrap_or(next)
             }
             Next::Park { first: Blocked::Doubt(ref id, _), .. }
                 if planted(Broken::RerunInDoubt) =>
             {
-                let mut live = self.live.iter();
+                let mut live = self.calls.iter();
                 let call = live.find(|(_, call)| call.id == *id && call.kind == CallKind::Step);
-                let last = call.and_then(|(n, call)| Some((*n, self.recorded(call)?)));
+                let last = call.and_then(|(number, _)| Some((number, self.recorded(number)?)));
                 let attempt =
                     |call: &history::Call| call.attempts.last().map_or(1, |a| a.number + 1);
                 last.map_or(next, |(call, recorded)| {
@@ -70,8 +57,8 @@ impl Desk {
 
     /// What a replayed step sent, to send it again: see [`Broken::RunSettledAgain`].
     pub(crate) fn sent_before(&self) -> Option<Operation> {
-        let (_, call) = self.taken.as_ref().filter(|_| planted(Broken::RunSettledAgain))?;
-        let recorded = self.recorded(call)?;
+        let taken = self.taken.as_ref().filter(|_| planted(Broken::RunSettledAgain))?;
+        let recorded = self.history.calls().get(taken.recorded?)?;
         let outcome = recorded.outcome.as_ref()?;
         let key = recorded.key.as_deref()?.parse().ok()?;
         let attempt = recorded.attempts.last()?;
@@ -86,12 +73,12 @@ impl Desk {
 
     /// A live call, as shown.
     pub(crate) fn shown(&self, number: u64) -> Option<String> {
-        self.live.get(&number).map(|call| call.id.to_string())
+        self.calls.get(number).map(|call| call.id.to_string())
     }
 
     /// Offers a call its outcome, and wakes its future.
     pub(crate) fn offer(&mut self, number: u64) {
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return;
         };
         let answer = if call.kind == CallKind::Signal {
@@ -101,10 +88,10 @@ impl Desk {
             let erased = Answer::Erased { failed: false };
             signal.map(|s| (s.value.clone().map_or(erased, Answer::Value), s.position))
         } else {
-            let recorded = self.recorded(call);
+            let recorded = self.recorded(number);
             recorded.and_then(|c| c.outcome.as_ref()).map(|o| (o.answer.clone(), o.position))
         };
-        if let Some(call) = self.live.get_mut(&number) {
+        if let Some(call) = self.calls.get_mut(number) {
             call.offer = answer;
             wake(call);
             self.offered = Some(number);
@@ -116,10 +103,9 @@ impl Desk {
         let Some(number) = self.offered.take() else {
             return;
         };
-        if let Some(call) = self.live.get_mut(&number).filter(|call| call.offer.is_some()) {
+        if let Some(call) = self.calls.get_mut(number).filter(|call| call.offer.is_some()) {
             call.offer = None;
-            call.asked = false;
-            self.queue.set_asked(number, false);
+            self.calls.set_asked(number, false);
         }
     }
 
@@ -131,7 +117,7 @@ impl Desk {
             Act::Start { attempt, .. } => self.start(number, *attempt),
             Act::Probe(_) => self.probe(number),
             Act::Fire(_) => {
-                let opened = self.live.get(&number).and_then(|c| self.opened(c));
+                let opened = self.opened(number);
                 let draft = self.draft(Kind::TimerFired).with(|h| h.call = opened);
                 self.append(draft);
             }
@@ -139,7 +125,7 @@ impl Desk {
     }
 
     pub(super) fn open(&mut self, number: u64) {
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return;
         };
         let (kind, due) = match call.kind {
@@ -163,11 +149,11 @@ impl Desk {
             Some(shown) => draft.payload(Role::Shown, shown),
             None => draft,
         };
-        self.append(draft);
+        self.append_about(number, draft);
     }
 
     pub(super) fn start(&mut self, number: u64, attempt: u32) {
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return;
         };
         let Some(declared) = call.terms else { return };
@@ -178,7 +164,7 @@ impl Desk {
             let work = Work::Granted { operation: None, attempt, probe: false, needs };
             return self.grant(number, work);
         }
-        let recorded = self.recorded(call);
+        let recorded = self.recorded(number);
         let terms = recorded.and_then(|c| c.terms).unwrap_or(declared);
         let opened = recorded.map(|c| c.opened);
         let first = recorded.and_then(history::Call::first_started);
@@ -211,7 +197,7 @@ impl Desk {
         if let Some(args) = args {
             draft = draft.payload(Role::Args, args);
         }
-        let intent = self.append(draft);
+        let intent = self.append_about(number, draft);
         let first_started_at = first.unwrap_or(self.now);
         let operation = key.map(|key| Operation { key, attempt, first_started_at });
         let waits = terms.policy.has_effect() && !planted(Broken::BodyBeforeIntent);
@@ -220,10 +206,10 @@ impl Desk {
     }
 
     pub(super) fn probe(&mut self, number: u64) {
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return;
         };
-        let Some(recorded) = self.recorded(call) else {
+        let Some(recorded) = self.recorded(number) else {
             return;
         };
         let attempt = recorded.attempts.last().map_or(1, |a| a.number);
@@ -240,55 +226,52 @@ impl Desk {
         let durable = self.durable;
         let ready = matches!(&work, Work::Granted { needs, .. } if durable >= *needs);
         self.set_work(number, work);
-        if let Some(call) = self.live.get(&number).filter(|_| ready) {
+        if let Some(call) = self.calls.get(number).filter(|_| ready) {
             wake(call);
         }
     }
 
     /// Says what is being done about a call, and gives what was.
     pub(super) fn set_work(&mut self, number: u64, work: Work) -> Work {
-        let Some(call) = self.live.get_mut(&number) else {
+        let Some(call) = self.calls.get_mut(number) else {
             return Work::Idle;
         };
+        let busy = !matches!(work, Work::Idle);
         match &work {
             Work::Idle => {}
-            Work::Granted { needs, .. } => {
-                self.granted.insert((*needs, number));
-            }
+            Work::Granted { needs, .. } => self.granted.insert((*needs, number)),
             Work::Running { deadline, .. } => {
                 self.deadlines.insert((*deadline, number));
                 self.running += 1;
             }
         }
-        self.queue.set_busy(number, !matches!(work, Work::Idle));
         let before = std::mem::replace(&mut call.work, work);
         match &before {
             Work::Idle => {}
-            Work::Granted { needs, .. } => {
-                self.granted.remove(&(*needs, number));
-            }
+            Work::Granted { needs, .. } => self.granted.remove(&(*needs, number)),
             Work::Running { deadline, .. } => {
                 self.deadlines.remove(&(*deadline, number));
                 self.running -= 1;
             }
         }
+        self.calls.set_busy(number, busy);
         before
     }
 
     /// The call was given its outcome, or dropped.
     pub(super) fn forget(&mut self, number: u64) -> Option<Box<Call>> {
         self.set_work(number, Work::Idle);
-        self.queue.remove(number);
-        self.live.remove(&number)
+        self.calls.remove(number)
     }
 
     /// More is durable: grants that waited for it may begin.
     pub(crate) fn made_durable(&mut self, durable: Position) {
         self.durable = durable;
-        let later = self.granted.split_off(&(durable.saturating_add(1), 0));
-        let ready = std::mem::replace(&mut self.granted, later);
-        for call in ready.iter().filter_map(|(_, number)| self.live.get(number)) {
-            wake(call);
+        while let Some((_, number)) = self.granted.first().copied().filter(|(n, _)| *n <= durable) {
+            self.granted.pop_first();
+            if let Some(call) = self.calls.get(number) {
+                wake(call);
+            }
         }
     }
 
@@ -298,8 +281,8 @@ impl Desk {
             if deadline > self.now {
                 return Some(deadline);
             }
-            self.deadlines.remove(&(deadline, number));
-            if let Some(call) = self.live.get_mut(&number) {
+            self.deadlines.pop_first();
+            if let Some(call) = self.calls.get_mut(number) {
                 if let Work::Running { expired, .. } = &mut call.work {
                     *expired = true;
                 }
@@ -316,7 +299,7 @@ impl Desk {
 
     /// Whether a body or a probe was granted and has not ended.
     pub(crate) fn at_work(&self) -> bool {
-        self.queue.is_busy()
+        self.calls.is_busy()
     }
 
     /// Until when the thread stays loaded for a timed-out body that is still running.
@@ -325,8 +308,8 @@ impl Desk {
     }
 
     /// Wakes the futures of these calls: their bodies want to be polled.
-    pub(crate) fn wake_bodies(&self, numbers: &BTreeSet<u64>) {
-        for call in numbers.iter().filter_map(|n| self.live.get(n)) {
+    pub(crate) fn wake_bodies(&self, numbers: &Sorted<u64>) {
+        for call in numbers.iter().filter_map(|number| self.calls.get(*number)) {
             wake(call);
         }
     }

@@ -14,7 +14,7 @@ use deedbook_journal::{
     value,
 };
 
-use super::{Call, Desk, Identify, Making, Told, Trouble, Work, os_thread};
+use super::{Call, Desk, Identify, Making, Taken, Told, Trouble, Work, os_thread};
 use crate::{
     planted::{Broken, planted},
     replay::OtherPolicy,
@@ -70,7 +70,7 @@ impl Desk {
             args: making.args.as_deref().filter(|_| !planted(Broken::IgnoreArguments)),
             redact: &making.redact,
         };
-        let recorded = self.history.number(making.kind, &id);
+        let recorded = self.recorded_as(making.kind, &id);
         if let Some(divergence) = diverged(&self.history, &declared, recorded) {
             self.trouble(Trouble::Diverged(divergence));
             return None;
@@ -85,7 +85,6 @@ impl Desk {
             Identify::Arguments { canonical, .. } => Some(canonical),
             Identify::Positional | Identify::Key(_) => None,
         };
-        self.queue.make(number, making.kind, &id);
         let call = Call {
             kind: making.kind,
             id,
@@ -95,14 +94,22 @@ impl Desk {
             canonical,
             runs: making.runs,
             shared: making.shared,
-            recorded,
-            asked: false,
             waker: None,
             offer: None,
             work: Work::Idle,
         };
-        self.live.insert(number, Box::new(call));
+        self.calls.make(number, Box::new(call), recorded);
         Some(number)
+    }
+
+    /// The number of a call among the recorded ones. Most code makes its calls in the order of
+    /// the records.
+    fn recorded_as(&self, kind: CallKind, id: &StepId) -> Option<usize> {
+        let is = |next: &usize| {
+            let call = self.history.calls().get(*next);
+            call.is_some_and(|call| call.kind == kind && call.id == *id)
+        };
+        self.unmade.next().filter(is).or_else(|| self.history.number(kind, id))
     }
 
     /// Notes a policy that is another one than recorded, where somebody asks: it is no divergence.
@@ -146,9 +153,9 @@ impl Desk {
         name: Name,
     ) -> Option<StepId> {
         let place = (kind, branch.clone(), name.clone());
-        let (occurrence, last) = self.occurrences.get(&place).copied().unwrap_or((0, u64::MAX));
-        let twin = self.live.get(&last).filter(|_| kind != CallKind::Signal);
-        if let Some(twin) = twin {
+        let called = self.occurrences.entry(place).or_insert((0, u64::MAX));
+        let (occurrence, last) = *called;
+        if let Some(twin) = self.calls.get(last).filter(|_| kind != CallKind::Signal) {
             let why = format!(
                 "{} {name:?} is called again while {} is undelivered, so the two could swap their \
                  outcomes; tell them apart with `.id(\"order-7\")`, or give each its own \
@@ -159,10 +166,9 @@ impl Desk {
             self.trouble(Trouble::Misused(why));
             return None;
         }
-        let episode = self.history.episode();
         // The call gets this number at once.
-        let next = occurrence + u32::from(!planted(Broken::ReuseOccurrence));
-        self.occurrences.insert(place, (next, self.made));
+        *called = (occurrence + u32::from(!planted(Broken::ReuseOccurrence)), self.made);
+        let episode = self.history.episode();
         Some(StepId::positional(episode, branch.clone(), name, occurrence))
     }
 
@@ -170,23 +176,19 @@ impl Desk {
     pub(crate) fn ask(&mut self, number: u64, waker: &Waker) -> Told {
         let (durable, cancelled) = (self.durable, self.cancelled());
         if !self.polled_here() {
-            let call = self.live.get(&number).map(|c| c.id.to_string());
+            let call = self.shown(number);
             self.may_speak(|| format!("a poll of {}", call.unwrap_or_default()));
             return Told::Wait;
         }
-        let Some(call) = self.live.get_mut(&number) else {
+        self.calls.set_asked(number, true);
+        let Some(call) = self.calls.get_mut(number) else {
             return Told::Wait;
         };
-        if !call.asked {
-            call.asked = true;
-            self.queue.set_asked(number, true);
-        }
         match &mut call.waker {
             Some(known) => known.clone_from(waker),
             None => call.waker = Some(waker.clone()),
         }
         if let Some((answer, position)) = call.offer.take() {
-            self.last_taken = Some((call.id.clone(), position));
             tracing::debug!(
                 thread = %self.history.thread(),
                 step = %call.id,
@@ -199,7 +201,9 @@ impl Desk {
                 *self.delivered.entry(call.id.name.as_str().into()).or_insert(0) += 1;
             }
             self.turn.taken = true;
-            self.taken = self.forget(number).map(|call| (number, call));
+            let recorded = self.calls.recorded(number);
+            let call = self.forget(number);
+            self.taken = call.map(|call| Taken { number, call, recorded, position });
             self.given();
             return Told::Outcome(answer);
         }
@@ -218,7 +222,7 @@ impl Desk {
     /// Everything that a granted call waited for is durable.
     pub(super) fn begin_work(&mut self, number: u64) -> Told {
         let too_late = self.too_late(number);
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return Told::Wait;
         };
         // The attempts of a step of the whole journal have their time in their own thread.
@@ -246,8 +250,7 @@ impl Desk {
     /// Whether the downstream may have forgotten the key by the time that this attempt, which was
     /// granted a while ago, would be over.
     pub(super) fn too_late(&self, number: u64) -> bool {
-        let recorded = self.live.get(&number).and_then(|c| self.recorded(c));
-        recorded.is_some_and(|c| {
+        self.recorded(number).is_some_and(|c| {
             let terms = c.terms.as_ref();
             c.attempts.len() > 1 && terms.is_some_and(|t| !c.key_honoured(t, self.now))
         })
@@ -255,10 +258,10 @@ impl Desk {
 
     /// What is shown of an attempt in traces: thread, step, operation key.
     pub(crate) fn span(&self, number: u64, attempt: u32, probe: bool) -> tracing::Span {
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return tracing::Span::none();
         };
-        let key = self.recorded(call).and_then(|c| c.key.clone());
+        let key = self.recorded(number).and_then(|c| c.key.clone());
         tracing::info_span!(
             "step",
             thread = %self.history.thread(),
@@ -271,7 +274,7 @@ impl Desk {
 
     /// A body is polled between these two.
     pub(crate) fn enter_body(&mut self, number: u64) {
-        self.in_body = self.live.get(&number).map(|c| c.id.clone());
+        self.in_body = self.calls.get(number).map(|c| c.id.clone());
     }
 
     pub(crate) fn leave_body(&mut self) {
@@ -280,7 +283,8 @@ impl Desk {
 
     /// What a person said of a step stays said once the code was given it.
     fn given(&mut self) {
-        let call = self.taken.as_ref().and_then(|(_, call)| self.recorded(call));
+        let recorded = self.taken.as_ref().and_then(|taken| taken.recorded);
+        let call = recorded.and_then(|number| self.history.calls().get(number));
         if let Some(call) = call.filter(|call| self.history.settled_by_person(call)) {
             let opened = call.opened;
             self.history.set_given(opened);
@@ -291,18 +295,13 @@ impl Desk {
     /// that the code expects. If nothing was done because of it, the step is in doubt as before,
     /// and asks on: says whether it is so.
     pub(crate) fn misread(&mut self, number: u64, expected: &str, why: &str) -> bool {
-        let Some((taken, call)) = self.taken.take() else {
+        let taken = self.taken.as_ref().filter(|taken| taken.number == number);
+        let Some(opened) = taken.and_then(|taken| self.may_be_taken_back(taken)) else {
             return false;
         };
-        let recorded = self.recorded(&call);
-        let said = recorded.filter(|call| self.history.settled_by_person(call));
-        let Some(opened) = said.map(|call| call.opened) else {
+        let Some(Taken { call, recorded, .. }) = self.taken.take() else {
             return false;
         };
-        let position = self.last_taken.as_ref().map_or(0, |(_, position)| *position);
-        if taken != number || !self.nothing_follows(position) {
-            return false;
-        }
         let why: String = why.chars().take(MISREAD_CHARS_MAX).collect();
         let failure = Failure::new(format!("`{expected}`: {why}")).code("unreadable");
         let draft = self.draft(Kind::StepResolve).with(|h| {
@@ -310,10 +309,17 @@ impl Desk {
             h.verdict = Some("unreadable".into());
         });
         self.append_with(draft, Role::Error, &failure);
-        self.queue.make(number, call.kind, &call.id);
-        self.queue.set_asked(number, true);
-        self.live.insert(number, Box::new(Call { asked: true, ..*call }));
+        self.calls.make(number, call, recorded);
+        self.calls.set_asked(number, true);
         true
+    }
+
+    /// The position that opened a call whose outcome is what a person said, if nothing was done
+    /// because of that.
+    fn may_be_taken_back(&self, taken: &Taken) -> Option<Position> {
+        let call = self.history.calls().get(taken.recorded?)?;
+        let back = self.history.settled_by_person(call) && self.nothing_follows(taken.position);
+        back.then_some(call.opened)
     }
 
     /// Whether the records tell of nothing that the code did after it was given the outcome at
@@ -323,8 +329,8 @@ impl Desk {
             return true;
         }
         let asked = self.history.markers().all(|(name, _)| self.patches.contains(name));
-        let dropped = self.live.values().any(|call| {
-            let last = self.recorded(call).and_then(|call| call.attempts.last());
+        let dropped = self.calls.iter().any(|(number, _)| {
+            let last = self.recorded(number).and_then(|call| call.attempts.last());
             last.is_some_and(|a| matches!(a.end, AttemptEnd::Ambiguous(Doubt::Dropped, _)))
         });
         self.unmade.is_empty() && asked && !dropped
@@ -337,7 +343,7 @@ impl Desk {
 
     /// The call whose outcome was taken last, as shown, and the outcome's position.
     pub(crate) fn last_taken(&self) -> (String, Position) {
-        let taken = self.last_taken.as_ref();
-        taken.map(|(call, at)| (call.to_string(), *at)).unwrap_or_default()
+        let taken = self.taken.as_ref();
+        taken.map(|taken| (taken.call.id.to_string(), taken.position)).unwrap_or_default()
     }
 }

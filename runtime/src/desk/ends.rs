@@ -31,7 +31,7 @@ pub(crate) struct Reused {
 impl Desk {
     /// An attempt whose body never began.
     pub(super) fn not_started(&mut self, number: u64, attempt: u32) {
-        let Some(opened) = self.live.get(&number).and_then(|c| self.opened(c)) else {
+        let Some(opened) = self.opened(number) else {
             return;
         };
         let draft = self.draft(Kind::StepFail).with(|h| {
@@ -64,10 +64,10 @@ impl Desk {
     /// position in which it is given.
     pub(crate) fn reused(&mut self, number: u64, reused: Reused) {
         self.set_work(number, Work::Idle);
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return;
         };
-        if self.recorded(call).is_some() {
+        if self.recorded(number).is_some() {
             // A twin was faster: what it brought is the outcome of both.
             return;
         }
@@ -87,10 +87,11 @@ impl Desk {
             h.link = Some(Box::new(reused.link));
         });
         let draft = draft.payload(Role::Args, args);
-        self.append(match role {
+        let draft = match role {
             Some(role) => draft.payload(role, bytes),
             None => draft,
-        });
+        };
+        self.append_about(number, draft);
     }
 
     /// A body ended without a storable value.
@@ -138,7 +139,7 @@ impl Desk {
         if planted(Broken::RetryAtOnce) {
             return self.now;
         }
-        let retry = self.live.get(&number).map_or_else(Retry::default, |c| c.retry);
+        let retry = self.calls.get(number).map_or_else(Retry::default, |c| c.retry);
         self.now.after(self.random.jitter(retry.wait_after(attempt)))
     }
 
@@ -172,7 +173,7 @@ impl Desk {
         let Some((opened, _)) = self.attempt_of(number) else {
             return;
         };
-        let again = self.live.get(&number).map_or_else(Retry::default, |c| c.retry);
+        let again = self.calls.get(number).map_or_else(Retry::default, |c| c.retry);
         let recorded = self.history.opened_at(opened);
         let probes = recorded.map_or(0, |c| c.probes);
         // A person was faster. Only that it did happen is still news, if the person said no.
@@ -222,7 +223,7 @@ impl Desk {
     /// A body that was out of time ended after all: kept as evidence.
     pub(crate) fn late(&mut self, number: u64, attempt: u32, result: Result<Vec<u8>, Failure>) {
         self.late = self.late.saturating_sub(1);
-        let Some(opened) = self.live.get(&number).and_then(|c| self.opened(c)) else {
+        let Some(opened) = self.opened(number) else {
             return;
         };
         let draft = self.draft(Kind::StepLate).with(|h| {
@@ -256,7 +257,7 @@ impl Desk {
         if self.torn_down || !self.polled_here() || std::thread::panicking() {
             return;
         }
-        let Some(call) = self.live.get(&number) else {
+        let Some(call) = self.calls.get(number) else {
             return;
         };
         let attempt = match call.work {
@@ -264,7 +265,7 @@ impl Desk {
             Work::Granted { attempt, probe: false, .. } => Some((attempt, false)),
             _ => None,
         };
-        let opened = self.opened(call);
+        let opened = self.opened(number);
         if let (Some((attempt, entered)), Some(opened)) = (attempt, opened) {
             if entered {
                 let ended_as = Ended::Ambiguous(Doubt::Dropped);
@@ -280,10 +281,10 @@ impl Desk {
     /// Records the bodies that are still running as unknown: the thread is cancelled.
     pub(crate) fn abandon_running(&mut self) {
         let running: Vec<_> = self
-            .live
+            .calls
             .iter()
             .filter(|(_, c)| !matches!(c.work, Work::Idle))
-            .map(|(number, _)| *number)
+            .map(|(number, _)| number)
             .collect();
         for number in running {
             let (attempt, entered) = match self.set_work(number, Work::Idle) {
@@ -291,7 +292,7 @@ impl Desk {
                 Work::Granted { attempt, probe: false, .. } => (attempt, false),
                 _ => continue,
             };
-            let Some(opened) = self.live.get(&number).and_then(|c| self.opened(c)) else {
+            let Some(opened) = self.opened(number) else {
                 continue;
             };
             if entered {
@@ -307,10 +308,10 @@ impl Desk {
     /// Records that granted bodies never began: this run stops, and knows that much.
     pub(crate) fn give_back(&mut self) {
         let granted: Vec<_> = self
-            .live
+            .calls
             .iter()
             .filter_map(|(number, call)| match call.work {
-                Work::Granted { attempt, probe: false, .. } => Some((*number, attempt)),
+                Work::Granted { attempt, probe: false, .. } => Some((number, attempt)),
                 _ => None,
             })
             .collect();
@@ -323,7 +324,7 @@ impl Desk {
     /// The position that opened the call with a running attempt, and the attempt's number. The
     /// call is idle from now on.
     pub(super) fn attempt_of(&mut self, number: u64) -> Option<(Position, u32)> {
-        let opened = self.live.get(&number).and_then(|c| self.opened(c))?;
+        let opened = self.opened(number)?;
         match self.set_work(number, Work::Idle) {
             Work::Running { attempt, .. } => Some((opened, attempt)),
             work => {
@@ -334,7 +335,7 @@ impl Desk {
     }
 
     pub(super) fn is_read(&self, number: u64) -> bool {
-        let terms = self.live.get(&number).and_then(|c| c.terms);
+        let terms = self.calls.get(number).and_then(|c| c.terms);
         terms.is_some_and(|t| !t.policy.has_effect())
     }
 }

@@ -11,7 +11,7 @@ mod program;
 mod unmade;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     thread::ThreadId as OsThread,
@@ -21,14 +21,14 @@ use std::{
 use deedbook_journal::{
     checkpointer::StoreIdentity,
     failure::Failure,
-    history::{self, Answer, CallKind, Divergence, Doubt, History},
+    history::{self, Answer, CallKind, Declared, Divergence, Doubt, History},
     id::{Branch, MessageId, Name, Position, StepId, StoreTime, ThreadId},
     keyed::Keyed,
     limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, ValueLimits},
     pen::{Draft, Pen},
     policy::Terms,
     record::{Header, Kind, Record, Records, Role, Written},
-    turn::{Queue, Waits},
+    turn::{Made, Queue, Sorted, Waits},
     value,
 };
 use serde::Serialize;
@@ -92,16 +92,14 @@ pub(crate) struct Desk {
     /// Positions below this are durable.
     pub(crate) durable: Position,
     /// Calls that were made and not given their outcome, by the order in which they were made.
-    live: BTreeMap<u64, Box<Call>>,
+    calls: Queue<Box<Call>>,
     made: u64,
-    /// The same calls, sorted by what they need.
-    queue: Queue,
     /// The call that was offered its outcome.
     offered: Option<u64>,
     /// Granted calls, by what has to be durable before they begin.
-    granted: BTreeSet<(Position, u64)>,
+    granted: Sorted<(Position, u64)>,
     /// Running bodies and probes whose time is not over, by when it is.
-    deadlines: BTreeSet<(StoreTime, u64)>,
+    deadlines: Sorted<(StoreTime, u64)>,
     running: usize,
     /// How often a place was called, and the last call of it.
     occurrences: HashMap<(CallKind, Branch, Name), (u32, u64), Keyed>,
@@ -118,10 +116,8 @@ pub(crate) struct Desk {
     wakeups: Option<Arc<Wakeups>>,
     /// The call whose body is being polled right now.
     in_body: Option<StepId>,
-    /// The call whose outcome was taken last, and the outcome's position.
-    last_taken: Option<(StepId, Position)>,
-    /// That call itself, in case that it cannot read what it was given.
-    taken: Option<(u64, Box<Call>)>,
+    /// The call whose outcome was taken last.
+    taken: Option<Taken>,
     /// Requests to people that were appended and not submitted yet.
     asked_people: Vec<Waits>,
     /// A record was appended and not submitted yet after which a step may be in doubt.
@@ -178,13 +174,34 @@ struct Call {
     runs: Duration,
     /// It is a step of the whole journal: its attempts are in its own thread.
     shared: bool,
-    /// Its number among the recorded calls, if it was recorded when it was made.
-    recorded: Option<usize>,
-    asked: bool,
     waker: Option<Waker>,
     offer: Option<(Answer, Position)>,
     /// Changed by [`Desk::set_work`] only.
     work: Work,
+}
+
+impl Made for Call {
+    fn declared(&self) -> Declared<'_> {
+        Declared {
+            kind: self.kind,
+            id: &self.id,
+            terms: self.terms.as_ref(),
+            // Compared when the call was made.
+            args: None,
+            redact: &[],
+        }
+    }
+}
+
+/// A call that was given its outcome; it may find that it cannot read it.
+#[derive(Debug)]
+struct Taken {
+    number: u64,
+    call: Box<Call>,
+    /// Its number among the recorded calls.
+    recorded: Option<usize>,
+    /// The position of its outcome.
+    position: Position,
 }
 
 /// What is being done about a call.
@@ -276,12 +293,11 @@ impl Desk {
             pending: Vec::new(),
             pending_bytes: 0,
             consumes: Vec::new(),
-            live: BTreeMap::new(),
+            calls: Queue::new(keyed),
             made: 0,
-            queue: Queue::new(keyed),
             offered: None,
-            granted: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
+            granted: Sorted::new(),
+            deadlines: Sorted::new(),
             running: 0,
             occurrences: HashMap::with_hasher(keyed),
             derivations: HashMap::new(),
@@ -291,7 +307,6 @@ impl Desk {
             polling: None,
             wakeups: None,
             in_body: None,
-            last_taken: None,
             taken: None,
             asked_people: Vec::new(),
             doubtful: false,
@@ -343,9 +358,9 @@ impl Desk {
         let ends = [Kind::StepUnknown, Kind::StepFail, Kind::StepResolve];
         self.doubtful |= ends.contains(&header.kind);
         if let (Kind::Signal, Some(name)) = (&header.kind, &header.why) {
-            self.queue.signalled(name);
-        } else if let Some(call) = self.history.opened_at(header.call.unwrap_or(header.n)) {
-            self.queue.recorded(call.kind, &call.id);
+            self.calls.signalled(name);
+        } else if let Some(recorded) = header.call.and_then(|n| self.history.number_at(n)) {
+            self.calls.written(recorded);
         }
     }
 
@@ -427,13 +442,24 @@ impl Desk {
         self.append(draft.payload(role, bytes))
     }
 
-    fn recorded(&self, call: &Call) -> Option<&history::Call> {
-        let number = call.recorded.or_else(|| self.history.number(call.kind, &call.id))?;
-        self.history.calls().get(number)
+    /// Appends a record that is about a live call, and opens it if it is not recorded.
+    fn append_about(&mut self, number: u64, draft: Draft) -> Position {
+        let opens = draft.header.call.is_none();
+        let position = self.append(draft);
+        if let Some(recorded) = self.history.number_at(position).filter(|_| opens) {
+            self.calls.opened(number, recorded);
+        }
+        position
     }
 
-    fn opened(&self, call: &Call) -> Option<Position> {
-        self.recorded(call).map(|c| c.opened)
+    /// What is recorded of a live call.
+    fn recorded(&self, number: u64) -> Option<&history::Call> {
+        self.history.calls().get(self.calls.recorded(number)?)
+    }
+
+    /// The position that opened a live call.
+    fn opened(&self, number: u64) -> Option<Position> {
+        self.recorded(number).map(|call| call.opened)
     }
 }
 

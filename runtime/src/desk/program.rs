@@ -7,7 +7,7 @@ use deedbook_journal::{
     id::{Branch, Position},
     key::{KeyIdentity, KeyScope, Namespace, OperationKey},
     record::{Kind, Role},
-    turn::Queue,
+    turn::{Queue, Sorted},
 };
 
 use super::{Desk, TurnMarks};
@@ -22,11 +22,10 @@ impl Desk {
             h.carry = carry;
         });
         self.append(draft.payload(Role::Input, input));
-        self.live.clear();
-        self.queue = Queue::new(self.history.keyed());
+        self.calls = Queue::new(self.history.keyed());
         self.offered = None;
-        self.granted.clear();
-        self.deadlines.clear();
+        self.granted = Sorted::new();
+        self.deadlines = Sorted::new();
         self.running = 0;
         self.occurrences.clear();
         self.derivations.clear();
@@ -61,8 +60,8 @@ impl Desk {
         }
         // New code may be taken only where the old code cannot have been: when every loaded
         // record was delivered or belongs to a call already made.
-        let undelivered = self.live.values().any(|c| {
-            self.opened(c).is_some_and(|opened| {
+        let undelivered = self.calls.iter().any(|(number, _)| {
+            self.opened(number).is_some_and(|opened| {
                 opened < self.history.live_from()
                     && self.history.opened_at(opened).is_some_and(|c| {
                         c.outcome.as_ref().is_some_and(|o| o.position < self.history.live_from())
@@ -82,7 +81,7 @@ impl Desk {
 
     /// Whether a loaded signal was not delivered to anybody who waits for it.
     pub(super) fn signals_waiting(&self) -> bool {
-        self.live.values().filter(|c| c.kind == CallKind::Signal).any(|c| {
+        self.calls.iter().filter(|(_, c)| c.kind == CallKind::Signal).any(|(_, c)| {
             let name = c.id.name.as_str();
             let delivered = self.delivered.get(name).copied().unwrap_or(0);
             self.history

@@ -25,10 +25,14 @@ impl Unmade {
         self.first >= self.made.len()
     }
 
+    /// The number of the first of them.
+    pub(super) fn next(&self) -> Option<usize> {
+        (!self.is_empty()).then_some(self.first)
+    }
+
     /// The position that opened the first of them.
     pub(super) fn first(&self, history: &History) -> Option<Position> {
-        let first = (!self.is_empty()).then_some(self.first)?;
-        history.calls().get(first).map(|call| call.opened)
+        history.calls().get(self.next()?).map(|call| call.opened)
     }
 
     /// The code has made the call with this number.

@@ -1,6 +1,6 @@
 //! Batches: what a turn appended goes to the store as one.
 
-use std::{collections::HashSet, future::poll_fn, sync::Arc, task::Poll};
+use std::{collections::HashSet, future::poll_fn, mem::replace, sync::Arc, task::Poll};
 
 use deedbook_journal::{
     checkpointer::{Append, Message, StoreError},
@@ -137,7 +137,7 @@ impl Run {
         match result {
             Ok(durable) => {
                 self.shared.lock().made_durable(durable);
-                self.control.durable.send_replace(true);
+                self.control.durable.send_if_modified(|durable| !replace(durable, true));
                 for notice in inflight.map(|i| i.notices).unwrap_or_default() {
                     // Nobody needs to watch.
                     let _ = self.house.notices.send(Some(notice));
@@ -196,13 +196,14 @@ impl Run {
         let changed = wakeups.changed.notified();
         let mut changed = std::pin::pin!(changed);
         let inflight = &mut self.inflight;
+        wakeups.set_waits(true);
         let committed = poll_fn(|cx| {
             if let Some(inflight) = inflight
                 && let Poll::Ready(result) = inflight.result.as_mut().poll(cx)
             {
                 return Poll::Ready(Some(result));
             }
-            if changed.as_mut().poll(cx).is_ready() {
+            if changed.as_mut().poll(cx).is_ready() || wakeups.take_any() {
                 return Poll::Ready(None);
             }
             match &mut sleep {
@@ -211,6 +212,7 @@ impl Run {
             }
         })
         .await;
+        wakeups.set_waits(false);
         match committed {
             Some(result) => self.committed(result).await,
             None => Ok(()),

@@ -10,7 +10,7 @@ use deedbook_journal::{id::StoreTime, limits::TURN_POLLS_MAX, turn::Next};
 
 use super::{After, Polled, Run, SPINS_MAX, earlier, ended_early, parked_row, root, stalled};
 use crate::{
-    desk::{Trouble, TurnMarks},
+    desk::{Desk, Trouble, TurnMarks},
     step::panic_message,
     workflow::Stop,
 };
@@ -43,27 +43,27 @@ impl Run {
                 Polled::Ready(Err(Stop::InputUnreadable(why))) => return After::Input(why),
                 Polled::Panicked(message) => return After::Panicked(message),
             }
-            let (trouble, continues) = {
-                let mut desk = self.shared.lock();
-                (desk.trouble.take(), desk.continues_with.take())
-            };
+            let mut desk = self.shared.lock();
+            let (trouble, continues) = (desk.trouble.take(), desk.continues_with.take());
             if let Some(trouble) = trouble {
                 return After::Trouble(trouble);
             }
             if let Some(input) = continues {
+                drop(desk);
                 match self.next_episode(input) {
                     Ok(()) => continue,
                     Err(trouble) => return After::Trouble(trouble),
                 }
             }
             if self.finished.is_some() {
-                self.shared.lock().history.set_code_is_over(true);
+                desk.history.set_code_is_over(true);
                 return After::Finish;
             }
-            if self.shared.lock().has_a_batch() {
+            if desk.has_a_batch() {
                 return After::GoOn;
             }
-            let after = self.decide(expires);
+            let after = self.decide(&mut desk, expires);
+            drop(desk);
             match after {
                 Some(after) if !self.shared.wakeups.peek_root() => return after,
                 Some(after @ After::Trouble(_)) => return after,
@@ -74,8 +74,7 @@ impl Run {
     }
 
     /// Carries out what `next` says until it says to wait; `None` to poll again.
-    pub(super) fn decide(&self, expires: Option<StoreTime>) -> Option<After> {
-        let mut desk = self.shared.lock();
+    fn decide(&self, desk: &mut Desk, expires: Option<StoreTime>) -> Option<After> {
         loop {
             match desk.next() {
                 // Something that woke the workflow meanwhile is not from here: a poll without an
@@ -104,14 +103,14 @@ impl Run {
                 }
                 Next::Park { until, first, more } => {
                     let waits = first.status_with(more);
-                    let row = Some(parked_row(&self.row, waits, until, &desk));
+                    let row = Some(parked_row(&self.row, waits, until, desk));
                     return Some(After::Wait { until, row });
                 }
                 Next::Diverged(divergence) => {
                     return Some(After::Trouble(Trouble::Diverged(divergence)));
                 }
                 Next::Stalled => {
-                    return Some(After::Trouble(Trouble::Misused(stalled(&desk))));
+                    return Some(After::Trouble(Trouble::Misused(stalled(desk))));
                 }
             }
         }

@@ -1,6 +1,16 @@
 //! A queue that is told of everything that happens decides as a new one does.
 
+use std::cell::Cell;
+
 use super::*;
+use crate::policy::Terms;
+
+impl super::super::Made for Made {
+    fn declared(&self) -> Declared<'_> {
+        let terms = self.terms.as_ref();
+        Declared { kind: self.kind, id: &self.id, terms, args: None, redact: &[] }
+    }
+}
 
 /// Something that happens to a thread or to one of its live calls.
 #[derive(Debug, Clone)]
@@ -50,7 +60,7 @@ struct Followed {
     live: BTreeMap<u64, Made>,
     made: u64,
     delivered: usize,
-    queue: Queue,
+    queue: Queue<Made>,
 }
 
 impl Followed {
@@ -67,8 +77,9 @@ impl Followed {
                 if !scoped && made.kind != CallKind::Signal && self.live.values().any(live) {
                     return;
                 }
-                self.queue.make(self.made, made.kind, &made.id);
                 let made = Made { asked: false, busy: false, ..made.clone() };
+                let recorded = self.thread.history.number(made.kind, &made.id);
+                self.queue.make(self.made, made.clone(), recorded);
                 self.live.insert(self.made, made);
                 self.made += 1;
             }
@@ -85,7 +96,7 @@ impl Followed {
             Happens::Written(act, which) => self.write(*act, *which),
             Happens::Signalled(value) => {
                 self.thread.put(self.thread.signal("s", *value));
-                self.queue.signalled(&"s".into());
+                self.queue.signalled("s");
             }
             Happens::Delivered => {
                 // A delivery takes the wait that it was for with it.
@@ -139,33 +150,30 @@ impl Followed {
             _ => thread.approval(name),
         };
         let about = draft.header.call;
-        if let Ok(n) = self.thread.attempt(draft)
-            && let Some(call) = self.thread.history.opened_at(about.unwrap_or(n))
-        {
-            self.queue.recorded(call.kind, &call.id);
+        let Ok(n) = self.thread.attempt(draft) else { return };
+        let history = &self.thread.history;
+        let Some(recorded) = history.number_at(about.unwrap_or(n)) else { return };
+        let opened = &history.calls()[recorded];
+        let live = |made: &Made| made.kind == opened.kind && made.id == opened.id;
+        match self.live.iter().find(|(_, made)| about.is_none() && live(made)) {
+            Some((number, _)) => self.queue.opened(*number, recorded),
+            None => self.queue.written(recorded),
         }
     }
 
     /// What the queue decides, and what is decided for the same calls without its past.
     fn both(&mut self) -> (Next, Next) {
-        let declared = |made: &Made| (made.kind, made.id.clone(), made.terms);
-        let calls: BTreeMap<u64, _> =
-            self.live.iter().map(|(number, made)| (*number, declared(made))).collect();
-        let look = |number: u64| {
-            let (kind, id, terms) = calls.get(&number)?;
-            Some(Declared { kind: *kind, id, terms: terms.as_ref(), args: None, redact: &[] })
-        };
         let delivered = HashMap::from([("s".into(), self.delivered)]);
         let view = View {
             history: &self.thread.history,
-            declared: &look,
             first_unmade: None,
             delivered: &delivered,
             now: at(self.thread.now),
         };
         let mut fresh = Queue::new(self.thread.history.keyed());
         for (number, made) in &self.live {
-            fresh.make(*number, made.kind, &made.id);
+            let recorded = self.thread.history.number(made.kind, &made.id);
+            fresh.make(*number, made.clone(), recorded);
             fresh.set_busy(*number, made.busy);
             fresh.set_asked(*number, made.asked);
         }
@@ -197,26 +205,31 @@ proptest! {
 
 #[test]
 fn a_turn_looks_at_what_has_changed_and_not_at_every_live_call() {
+    /// A step that counts how often it is looked at.
+    struct Seen<'a>(StepId, Terms, &'a Cell<usize>);
+
+    impl super::super::Made for Seen<'_> {
+        fn declared(&self) -> Declared<'_> {
+            let Self(id, terms, looks) = self;
+            looks.set(looks.get() + 1);
+            let kind = CallKind::Step;
+            Declared { kind, id, terms: Some(terms), args: None, redact: &[] }
+        }
+    }
+
     let mut thread = Thread::new();
+    let looks = Cell::new(0);
     let ids: Vec<StepId> = (0..1000).map(|n| id(&format!("s{n}"))).collect();
     let terms = terms(Policy::Idempotent);
     let mut queue = Queue::new(thread.history.keyed());
     for (number, id) in (0..).zip(&ids) {
-        queue.make(number, CallKind::Step, id);
+        queue.make(number, Seen(id.clone(), terms, &looks), None);
         queue.set_asked(number, true);
     }
-    let looks = std::cell::Cell::new(0);
-    let decide = |queue: &mut Queue, thread: &Thread| {
+    let decide = |queue: &mut Queue<Seen<'_>>, thread: &Thread| {
         looks.set(0);
-        let declared = |number: u64| {
-            looks.set(looks.get() + 1);
-            let id = ids.get(usize::try_from(number).unwrap())?;
-            let kind = CallKind::Step;
-            Some(Declared { kind, id, terms: Some(&terms), args: None, redact: &[] })
-        };
         queue.next(&View {
             history: &thread.history,
-            declared: &declared,
             first_unmade: None,
             delivered: &HashMap::new(),
             now: at(thread.now),
@@ -228,7 +241,7 @@ fn a_turn_looks_at_what_has_changed_and_not_at_every_live_call() {
         .zip(&ids)
         .map(|(number, id)| {
             let opened = thread.open(id.name.as_str(), &terms);
-            queue.recorded(CallKind::Step, id);
+            queue.opened(number, thread.history.number_at(opened).unwrap());
             queue.set_busy(number, true);
             opened
         })
@@ -236,7 +249,7 @@ fn a_turn_looks_at_what_has_changed_and_not_at_every_live_call() {
     assert_eq!(decide(&mut queue, &thread), Next::Wait(None));
     for (number, call) in (0..).zip(&opened).skip(500).take(3) {
         let position = thread.put(thread.done(*call));
-        queue.recorded(CallKind::Step, &ids[usize::try_from(number).unwrap()]);
+        queue.written(thread.history.number_at(*call).unwrap());
         queue.set_busy(number, false);
         assert_eq!(decide(&mut queue, &thread), offer(number, position));
         assert_eq!(looks.get(), 1);
