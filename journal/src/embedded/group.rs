@@ -9,6 +9,7 @@ use super::{
     core::Core,
     entry::{Appended, Entry, Place},
     planted::{Broken, planted},
+    state::Thread,
     tables::POSTED,
 };
 use crate::{
@@ -41,6 +42,20 @@ struct View {
     posted: HashSet<MessageId>,
 }
 
+impl View {
+    fn of(thread: &Thread) -> Self {
+        Self {
+            exists: thread.exists,
+            no: thread.exists.then_some(thread.no),
+            epoch: thread.epoch,
+            tail: thread.tail,
+            row: thread.row.clone(),
+            inbox: thread.inbox.iter().map(|w| w.id).collect(),
+            posted: thread.posted.iter().copied().collect(),
+        }
+    }
+}
+
 /// A group.
 #[derive(Debug)]
 pub(super) struct Group<'c> {
@@ -66,26 +81,22 @@ impl<'c> Group<'c> {
     /// The thread as it will be; `None` if there is none.
     fn view(&mut self, id: &ThreadId) -> Result<Option<&mut View>> {
         if !self.views.contains_key(id) {
-            if !self.core.load(id)? {
-                return Ok(None);
-            }
-            let state = self.core.state();
-            let Some(thread) = state.threads.get(id) else {
+            let Some(view) = self.viewed(id)? else {
                 return Ok(None);
             };
-            let view = View {
-                exists: thread.exists,
-                no: thread.exists.then_some(thread.no),
-                epoch: thread.epoch,
-                tail: thread.tail,
-                row: thread.row.clone(),
-                inbox: thread.inbox.iter().map(|w| w.id).collect(),
-                posted: thread.posted.iter().copied().collect(),
-            };
-            drop(state);
             self.views.insert(id.clone(), view);
         }
         Ok(self.views.get_mut(id))
+    }
+
+    /// The thread as it is.
+    fn viewed(&self, id: &ThreadId) -> Result<Option<View>> {
+        let in_memory = || self.core.state().threads.get(id).map(View::of);
+        // Nearly every thread that is written to is in memory.
+        if let Some(view) = in_memory() {
+            return Ok(Some(view));
+        }
+        Ok(if self.core.load(id)? { in_memory() } else { None })
     }
 
     /// Takes an element in, or refuses it.

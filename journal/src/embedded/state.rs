@@ -293,10 +293,13 @@ impl State {
             thread.fresh.push(fresh.clone());
             self.tail.push_back(fresh);
         }
+        let due = thread.due_from() != thread.due;
         if !self.dirty.contains(id) {
             self.dirty.insert(id.clone());
         }
-        self.reindex(id);
+        if due {
+            self.reindex(id);
+        }
     }
 
     /// Puts a thread where it belongs in the index of due threads.
