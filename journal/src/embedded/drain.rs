@@ -20,8 +20,8 @@ use crate::{
     checkpointer::Message,
     id::ThreadId,
     limits::{
-        EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_BYTES_MAX,
-        EMBEDDED_DRAIN_ENTRIES, EMBEDDED_DRAIN_THREAD_BYTES, EMBEDDED_LIST_EXTENTS_MAX,
+        EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_BYTES_MAX, EMBEDDED_DRAIN_ENTRIES,
+        EMBEDDED_DRAIN_THREAD_BYTES, EMBEDDED_LIST_EXTENTS_MAX,
     },
     record::Record,
 };
@@ -49,8 +49,8 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Rewrite {
     pub(super) place: Place,
-    /// How many parts it had.
-    pub(super) parts: u32,
+    /// How many keys it has.
+    pub(super) keys: u32,
     pub(super) head: Head,
     pub(super) records: Vec<Record>,
 }
@@ -112,14 +112,13 @@ impl Plan {
     ) -> Result<Drained, redb::Error> {
         {
             let mut records = Records::open(transaction, self.base)?;
-            let mut lists = transaction.open_table(EXTENTS)?;
-            for (id, thread) in &mut self.threads {
-                let fresh = std::mem::take(&mut thread.fresh);
-                let extents = records.put_all(id, &fresh)?;
-                write_extents(&mut lists, thread, extents)?;
-            }
+            let extents = records.put_all(&self.threads)?;
             for rewrite in &self.rewrites {
                 records.rewrite(rewrite)?;
+            }
+            let mut lists = transaction.open_table(EXTENTS)?;
+            for ((_, thread), extents) in self.threads.iter_mut().zip(extents) {
+                write_extents(&mut lists, thread, extents)?;
             }
         }
         self.write_messages(transaction)?;
@@ -149,7 +148,7 @@ impl Plan {
             unsettled: self.unsettled,
             erasures: self.erasures,
             threads: drained,
-            rewritten: self.rewrites.iter().map(|r| (r.place, r.parts)).collect(),
+            rewritten: self.rewrites.iter().map(|r| (r.place, r.keys)).collect(),
         })
     }
 
@@ -180,52 +179,84 @@ impl Plan {
 struct Records<'t> {
     table: Table<'t, (u64, u32), Bytes>,
     next: Place,
+    /// The chunk in hand.
+    stored: Vec<u8>,
 }
 
 impl<'t> Records<'t> {
     fn open(transaction: &'t WriteTransaction, base: Place) -> Result<Self, redb::Error> {
         let table = transaction.open_table(RECORDS)?;
-        Ok(Self { table, next: Place { leaf: base.leaf, sub: 0 } })
+        let next = Place { leaf: base.leaf, sub: 0 };
+        Ok(Self { table, next, stored: Vec::new() })
     }
 
-    /// Puts a thread's records into chunks: where each begins.
-    fn put_all(&mut self, id: &ThreadId, fresh: &[Fresh]) -> Result<Vec<Extent>, redb::Error> {
-        let mut extents = Vec::new();
-        let Some(first) = fresh.first() else {
-            return Ok(extents);
-        };
-        let mut prev = first.appended.prev;
-        let mut chunk = Chunk::new(id, first.appended.at, prev);
-        for Fresh { place, appended } in fresh {
-            let records = (place.leaf..).zip(appended.at..).zip(&appended.records);
-            for ((leaf, n), record) in records {
-                if chunk.bytes() >= EMBEDDED_CHUNK_BYTES {
-                    extents.push(self.put(&chunk)?);
-                    chunk = Chunk::new(id, n, prev);
-                }
-                chunk.push(leaf, record);
-                prev = record.hash;
+    /// Puts the records of threads into chunks: where each begins, thread by thread.
+    fn put_all(&mut self, threads: &[(ThreadId, Thread)]) -> Result<Vec<Vec<Extent>>, redb::Error> {
+        let mut leaves = Vec::new();
+        let mut runs = Vec::with_capacity(threads.len());
+        for (_, thread) in threads {
+            let from = leaves.len();
+            for Fresh { place, appended } in &thread.fresh {
+                leaves.extend((place.leaf..).zip(&appended.records));
             }
+            runs.push(from..leaves.len());
         }
-        extents.push(self.put(&chunk)?);
+        let mut extents = Vec::with_capacity(threads.len());
+        let mut short = Vec::new();
+        for ((id, thread), run) in threads.iter().zip(runs) {
+            let records = leaves.get(run).unwrap_or_default();
+            let mut of_thread = Vec::new();
+            if let Some(Fresh { appended, .. }) = thread.fresh.first() {
+                let run = Chunk { thread: id, at: appended.at, prev: appended.prev, records };
+                if let Some(chunk) = self.put_run(run, &mut of_thread)? {
+                    short.push((extents.len(), chunk));
+                }
+            }
+            extents.push(of_thread);
+        }
+        // Chunks that fill no page stand together, where they share pages.
+        for (at, chunk) in short {
+            let extent = self.put(chunk)?;
+            extents.get_mut(at).into_iter().for_each(|extents: &mut Vec<_>| extents.push(extent));
+        }
         Ok(extents)
     }
 
-    fn put(&mut self, chunk: &Chunk<'_>) -> Result<Extent, redb::Error> {
-        let place = self.next;
-        for part in chunk::parts(&chunk.encode(place)) {
-            self.table.insert(self.next.key(), part)?;
-            self.next.sub = self.next.sub.saturating_add(1);
+    /// Puts a thread's records into chunks, but for the last one if that does not fill its pages.
+    fn put_run<'r>(
+        &mut self,
+        mut run: Chunk<'r>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<Option<Chunk<'r>>, redb::Error> {
+        while !run.records.is_empty() {
+            let (count, whole) = run.cut();
+            let (chunk, rest) = run.split(count);
+            if rest.records.is_empty() && !whole {
+                return Ok(Some(chunk));
+            }
+            extents.push(self.put(chunk)?);
+            run = rest;
         }
-        Ok(Extent { first: chunk.head().at, place })
+        Ok(None)
+    }
+
+    fn put(&mut self, chunk: Chunk<'_>) -> Result<Extent, redb::Error> {
+        let place = self.next;
+        chunk.encode(place, &mut self.stored);
+        for (sub, part) in (place.sub..).zip(chunk::parts(&self.stored)) {
+            self.table.insert((place.leaf, sub), part)?;
+        }
+        self.next.sub = place.sub.saturating_add(chunk::keys(self.stored.len()));
+        Ok(Extent { first: chunk.at, place })
     }
 
     /// Writes a chunk again at its place: it has become shorter.
     fn rewrite(&mut self, rewrite: &Rewrite) -> Result<(), redb::Error> {
-        let Rewrite { place, parts, head, records } = rewrite;
-        let stored = Chunk::again(head, records).encode(*place);
-        let mut stored = chunk::parts(&stored);
-        for sub in (place.sub..).take(*parts as usize) {
+        let Rewrite { place, keys, head, records } = rewrite;
+        let records: Vec<_> = head.shapes.iter().map(|s| s.leaf).zip(records).collect();
+        Chunk::again(head, &records).encode(*place, &mut self.stored);
+        let mut stored = chunk::parts(&self.stored);
+        for sub in (place.sub..).take(*keys as usize) {
             match stored.next() {
                 Some(part) => drop(self.table.insert((place.leaf, sub), part)?),
                 None => drop(self.table.remove((place.leaf, sub))?),

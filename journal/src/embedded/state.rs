@@ -403,7 +403,7 @@ pub(super) struct Drained {
     pub(super) erasures: usize,
     /// Threads, with their newest list of extents and the number of message ids.
     pub(super) threads: Vec<(ThreadId, Option<Listed>, usize)>,
-    /// Chunks that were written again, and how many parts they had.
+    /// Chunks that were written again, and how many keys they have.
     pub(super) rewritten: Vec<(Place, u32)>,
 }
 
