@@ -28,6 +28,11 @@ use crate::{
 
 type Bytes = &'static [u8];
 
+/// Takes all that is fresh.
+fn in_hand(fresh: &mut Vec<Fresh>) -> Option<Arc<Vec<Fresh>>> {
+    (!fresh.is_empty()).then(|| Arc::new(std::mem::take(fresh)))
+}
+
 /// What has to be written, taken from memory at one moment.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -69,8 +74,14 @@ impl Plan {
     /// the handle: what it took is not taken again.
     pub(super) fn take(state: &mut State) -> Self {
         let dirty = std::mem::take(&mut state.dirty);
-        let thread = |id: ThreadId| state.threads.get(&id).cloned().map(|thread| (id, thread));
-        let threads = dirty.into_iter().filter_map(thread).collect();
+        let threads = dirty.into_iter().filter_map(|id| {
+            let thread = state.threads.get_mut(&id)?;
+            // Taken, not copied: nobody else gets on while this goes on.
+            thread.draining = in_hand(&mut thread.fresh);
+            Some((id, thread.clone()))
+        });
+        let threads = threads.collect();
+        state.draining_tail = in_hand(&mut state.tail);
         state.draining = state.next;
         Self {
             base: state.settled,
@@ -122,18 +133,16 @@ impl Plan {
             }
         }
         self.write_messages(transaction)?;
-        let mut drained = Vec::with_capacity(self.threads.len());
         {
             let mut posted = transaction.open_table(POSTED)?;
             let mut threads = transaction.open_table(THREADS)?;
-            for (id, thread) in self.threads {
+            for (id, thread) in &self.threads {
                 for message in &thread.posted {
                     let seal = tables::posted_seal(thread.no, message);
                     posted.insert((thread.no, message.0), &seal[..])?;
                 }
                 let key = id.as_str().as_bytes();
-                threads.insert(key, &tables::write_thread(key, &thread)[..])?;
-                drained.push((id, thread.listed, thread.posted.len()));
+                threads.insert(key, &tables::write_thread(key, thread)[..])?;
             }
         }
         let (generation, frame) = self.frame;
@@ -147,7 +156,7 @@ impl Plan {
             upto: self.upto,
             unsettled: self.unsettled,
             erasures: self.erasures,
-            threads: drained,
+            threads: self.threads,
             rewritten: self.rewrites.iter().map(|r| (r.place, r.keys)).collect(),
         })
     }
@@ -196,7 +205,7 @@ impl<'t> Records<'t> {
         let mut runs = Vec::with_capacity(threads.len());
         for (_, thread) in threads {
             let from = leaves.len();
-            for Fresh { place, appended } in &thread.fresh {
+            for Fresh { place, appended } in thread.appends() {
                 leaves.extend((place.leaf..).zip(&appended.records));
             }
             runs.push(from..leaves.len());
@@ -206,7 +215,7 @@ impl<'t> Records<'t> {
         for ((id, thread), run) in threads.iter().zip(runs) {
             let records = leaves.get(run).unwrap_or_default();
             let mut of_thread = Vec::new();
-            if let Some(Fresh { appended, .. }) = thread.fresh.first() {
+            if let Some(Fresh { appended, .. }) = thread.appends().next() {
                 let run = Chunk { thread: id, at: appended.at, prev: appended.prev, records };
                 if let Some(chunk) = self.put_run(run, &mut of_thread)? {
                     short.push((extents.len(), chunk));

@@ -66,7 +66,7 @@ fn seen(core: &Core, id: &ThreadId) -> Result<Seen> {
                 no: thread.no,
                 next: thread.tail.next,
                 head: thread.tail.head,
-                fresh: thread.fresh.clone(),
+                fresh: thread.appends().cloned().collect(),
                 erased,
             });
         }
@@ -470,8 +470,7 @@ pub(super) fn log(core: &Core, from: LogIndex, max: usize) -> Result<Page<LogEnt
     // What only memory has is looked at first: a drain may bring it into the tables meanwhile.
     let (end, leaves) = {
         let state = core.state();
-        let begin = state.tail.partition_point(|f| f.place.leaf + f.appended.count() <= from);
-        let fresh = state.tail.range(begin..).take(max);
+        let fresh = state.appends_from(from).take(max);
         let leaves = fresh.flat_map(|fresh| {
             let appended = &fresh.appended;
             let records = (fresh.place.leaf..).zip(appended.at..).zip(&appended.records);
