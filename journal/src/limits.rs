@@ -142,10 +142,25 @@ pub const EMBEDDED_DRAIN_BYTES_MAX: usize = 4 << 20;
 /// Entries in the log after which they are drained into the tables.
 pub const EMBEDDED_DRAIN_ENTRIES: usize = 16_384;
 
-/// About how many bytes of a thread's records one chunk holds: what is hashed and read at once.
-pub const EMBEDDED_CHUNK_BYTES: usize = 64 << 10;
+/// Length of a page of the embedded home's tables, in bytes.
+pub const EMBEDDED_PAGE_BYTES: usize = 4096;
 
-/// Length of the parts of a chunk, in bytes: four fill a page of redb, with their keys.
+/// Most pages that one part of a chunk fills.
+pub const EMBEDDED_PART_PAGES_MAX: usize = 16;
+
+/// Longest chunk of a thread's records that has more than one, in bytes: what is hashed and read at
+/// once. It fills sixteen pages, but for what redb writes there beside it.
+pub const EMBEDDED_CHUNK_BYTES: usize =
+    EMBEDDED_PART_PAGES_MAX * EMBEDDED_PAGE_BYTES - EMBEDDED_PART_HEAD_BYTES;
+
+/// What redb writes into the pages of a part beside it: four bytes about the page, four with the
+/// part's end, and a key of twelve.
+pub const EMBEDDED_PART_HEAD_BYTES: usize = 4 + 4 + 12;
+
+/// Which share of its pages a part of a chunk may leave empty: this is the divisor.
+pub const EMBEDDED_PART_SPARE: usize = 8;
+
+/// Length of the short parts of a chunk, in bytes: four fill a page of redb, with their keys.
 pub const EMBEDDED_PART_BYTES: usize = 1000;
 
 /// Most extents in one stored list.

@@ -79,7 +79,7 @@ pub fn again(stored: Stored, bytes: &[u8]) -> Result<Vec<u8>, Torn> {
             let (to, message) = tables::read_message(PLACE, &sealed("inbox", &PLACE.bound()))?;
             tables::write_message(PLACE, &to, &message)
         }
-        Stored::Chunk => chunk_again(sealed(chunk::RECORDS, &PLACE.bound()))?,
+        Stored::Chunk => chunk_again(bytes)?,
         Stored::Frame => return log::entries_again(bytes),
         Stored::Anchor => anchor::again(bytes)?,
     };
@@ -87,11 +87,16 @@ pub fn again(stored: Stored, bytes: &[u8]) -> Result<Vec<u8>, Torn> {
     Ok(end.and_then(|end| written.get(..end)).unwrap_or_default().to_vec())
 }
 
-fn chunk_again(stored: Vec<u8>) -> Result<Vec<u8>, Torn> {
+fn chunk_again(bytes: &[u8]) -> Result<Vec<u8>, Torn> {
+    let mut stored = bytes.to_vec();
+    chunk::seal(PLACE, &mut stored);
     chunk::extent(&stored)?;
     let (head, body) = chunk::parse(PLACE, &stored)?;
     let records = chunk::unpack(&head, &Bytes::from(stored), body).map_err(|(_, why)| why)?;
-    Ok(Chunk::again(&head, &records).encode(PLACE))
+    let records: Vec<_> = head.shapes.iter().map(|s| s.leaf).zip(&records).collect();
+    let mut again = Vec::new();
+    Chunk::again(&head, &records).encode(PLACE, &mut again);
+    Ok(again)
 }
 
 /// A frame to be written into a file of the log: its checksums will fit.

@@ -13,19 +13,38 @@ pub(super) type Torn = &'static str;
 /// The length of a checksum, in bytes.
 pub(super) const SUM_BYTES: usize = 16;
 const CONTEXT_SUM: &str = "deedbook 2026-11-29 v1 embedded checksum";
+const CONTEXT_LONG: &str = "deedbook 2026-12-01 v1 embedded checksum of a chunk";
 
 /// The checksum over a value in its place.
 pub(super) fn sum(table: &str, key: &[u8], value: &[u8]) -> [u8; SUM_BYTES] {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     let sum_key = KEY.get_or_init(|| blake3::derive_key(CONTEXT_SUM, &[]));
     let mut hasher = blake3::Hasher::new_keyed(sum_key);
+    hasher.update(&lengths(table, key)).update(table.as_bytes()).update(key).update(value);
+    first(&hasher.finalize())
+}
+
+/// The same for long values. What they are bound to comes behind them: blake3 hashes many kilobytes
+/// at a time where they begin at one.
+fn sum_long(table: &str, key: &[u8], value: &[u8]) -> [u8; SUM_BYTES] {
+    static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+    let sum_key = KEY.get_or_init(|| blake3::derive_key(CONTEXT_LONG, &[]));
+    let mut hasher = blake3::Hasher::new_keyed(sum_key);
+    hasher.update(value).update(table.as_bytes()).update(key).update(&lengths(table, key));
+    first(&hasher.finalize())
+}
+
+fn lengths(table: &str, key: &[u8]) -> [u8; 16] {
     let mut lengths = [0; 16];
     let (front, back) = lengths.split_at_mut(8);
     front.copy_from_slice(&(table.len() as u64).to_le_bytes());
     back.copy_from_slice(&(key.len() as u64).to_le_bytes());
-    hasher.update(&lengths).update(table.as_bytes()).update(key).update(value);
+    lengths
+}
+
+fn first(hash: &blake3::Hash) -> [u8; SUM_BYTES] {
     let mut sum = [0; SUM_BYTES];
-    for (out, byte) in sum.iter_mut().zip(hasher.finalize().as_bytes()) {
+    for (out, byte) in sum.iter_mut().zip(hash.as_bytes()) {
         *out = *byte;
     }
     sum
@@ -38,11 +57,26 @@ pub(super) fn seal(table: &str, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
     value
 }
 
+/// Puts the checksum for long values behind a value.
+pub(super) fn seal_long(table: &str, key: &[u8], value: &mut Vec<u8>) {
+    let sum = sum_long(table, key, value);
+    value.extend_from_slice(&sum);
+}
+
 /// The value before its checksum, if that is right.
 pub(super) fn unseal<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], Torn> {
+    unseal_as(stored, |value| sum(table, key, value))
+}
+
+/// The value before its checksum for long values, if that is right.
+pub(super) fn unseal_long<'a>(table: &str, key: &[u8], stored: &'a [u8]) -> Result<&'a [u8], Torn> {
+    unseal_as(stored, |value| sum_long(table, key, value))
+}
+
+fn unseal_as(stored: &[u8], sum: impl Fn(&[u8]) -> [u8; SUM_BYTES]) -> Result<&[u8], Torn> {
     let at = stored.len().checked_sub(SUM_BYTES);
     let (value, stored_sum) = at.and_then(|at| stored.split_at_checked(at)).ok_or("cut short")?;
-    if sum(table, key, value) == stored_sum || planted(Broken::SkipChecksum) {
+    if sum(value) == stored_sum || planted(Broken::SkipChecksum) {
         Ok(value)
     } else {
         Err("its checksum does not match")
@@ -159,18 +193,38 @@ mod tests {
         assert!(In(&[0xff, 0xff, 0x03, 1]).count().is_err());
     }
 
+    fn long(table: &str, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut stored = value.to_vec();
+        seal_long(table, key, &mut stored);
+        stored
+    }
+
     #[test]
     fn a_value_is_bound_to_its_table_and_key() {
-        let stored = seal("t", b"k", b"value".to_vec());
-        assert_eq!(unseal("t", b"k", &stored), Ok(&b"value"[..]));
-        assert!(unseal("u", b"k", &stored).is_err());
-        assert!(unseal("t", b"l", &stored).is_err());
-        assert!(unseal("tk", b"", &stored).is_err());
-        for at in 0..stored.len() {
-            let mut changed = stored.clone();
-            changed[at] ^= 0x10;
-            assert!(unseal("t", b"k", &changed).is_err());
-            assert!(unseal("t", b"k", &stored[..at]).is_err());
+        type Unseal = for<'a> fn(&str, &[u8], &'a [u8]) -> Result<&'a [u8], Torn>;
+        let short = (seal("t", b"k", b"value".to_vec()), unseal as Unseal);
+        let long = (long("t", b"k", b"value"), unseal_long as Unseal);
+        assert_ne!(short.0, long.0);
+        for (stored, unseal) in [short, long] {
+            assert_eq!(unseal("t", b"k", &stored), Ok(&b"value"[..]));
+            assert!(unseal("u", b"k", &stored).is_err());
+            assert!(unseal("t", b"l", &stored).is_err());
+            assert!(unseal("tk", b"", &stored).is_err());
+            for at in 0..stored.len() {
+                let mut changed = stored.clone();
+                changed[at] ^= 0x10;
+                assert!(unseal("t", b"k", &changed).is_err());
+                assert!(unseal("t", b"k", &stored[..at]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_value_does_not_run_into_what_it_is_bound_to() {
+        let stored = long("t", b"k", b"value");
+        for (table, key, value) in [("e", &b"tk"[..], &b"valu"[..]), ("t", &b""[..], b"valuet")] {
+            let other = long(table, key, value);
+            assert_ne!(other[value.len()..], stored[5..]);
         }
     }
 }

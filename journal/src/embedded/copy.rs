@@ -69,7 +69,7 @@ pub(super) struct Changes {
     threads: BTreeSet<ThreadId>,
     /// Too many changed to name them.
     many: bool,
-    /// Chunks that were written again, and how many parts they had.
+    /// Chunks that were written again, and how many keys they have.
     chunks: Vec<(Place, u32)>,
 }
 
@@ -341,8 +341,8 @@ impl Copying<'_, '_> {
 
     /// Copies chunks below a leaf as they are now.
     fn again(&mut self, chunks: &[(Place, u32)], upto: LogIndex) -> Result<()> {
-        for (place, parts) in chunks.iter().filter(|(place, _)| place.leaf < upto) {
-            let end = (place.leaf, place.sub.saturating_add(*parts));
+        for (place, keys) in chunks.iter().filter(|(place, _)| place.leaf < upto) {
+            let end = (place.leaf, place.sub.saturating_add(*keys));
             let now = self.reading(|transaction| {
                 let mut now = Vec::new();
                 for part in transaction.open_table(RECORDS)?.range(place.key()..end)? {

@@ -242,7 +242,9 @@ impl Core {
                 changes.note(&drained);
             }
         }
-        self.state().settle(drained);
+        let freed = self.state().settle(&drained);
+        // Only now, with nobody kept waiting for the state.
+        drop((drained, freed));
         self.segments.release(generation);
         self.drained.notify_waiters();
         Ok(())

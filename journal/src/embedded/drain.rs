@@ -20,13 +20,18 @@ use crate::{
     checkpointer::Message,
     id::ThreadId,
     limits::{
-        EMBEDDED_CHUNK_BYTES, EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_BYTES_MAX,
-        EMBEDDED_DRAIN_ENTRIES, EMBEDDED_DRAIN_THREAD_BYTES, EMBEDDED_LIST_EXTENTS_MAX,
+        EMBEDDED_DRAIN_BYTES, EMBEDDED_DRAIN_BYTES_MAX, EMBEDDED_DRAIN_ENTRIES,
+        EMBEDDED_DRAIN_THREAD_BYTES, EMBEDDED_LIST_EXTENTS_MAX,
     },
     record::Record,
 };
 
 type Bytes = &'static [u8];
+
+/// Takes all that is fresh.
+fn in_hand(fresh: &mut Vec<Fresh>) -> Option<Arc<Vec<Fresh>>> {
+    (!fresh.is_empty()).then(|| Arc::new(std::mem::take(fresh)))
+}
 
 /// What has to be written, taken from memory at one moment.
 #[derive(Debug)]
@@ -49,8 +54,8 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Rewrite {
     pub(super) place: Place,
-    /// How many parts it had.
-    pub(super) parts: u32,
+    /// How many keys it has.
+    pub(super) keys: u32,
     pub(super) head: Head,
     pub(super) records: Vec<Record>,
 }
@@ -69,8 +74,14 @@ impl Plan {
     /// the handle: what it took is not taken again.
     pub(super) fn take(state: &mut State) -> Self {
         let dirty = std::mem::take(&mut state.dirty);
-        let thread = |id: ThreadId| state.threads.get(&id).cloned().map(|thread| (id, thread));
-        let threads = dirty.into_iter().filter_map(thread).collect();
+        let threads = dirty.into_iter().filter_map(|id| {
+            let thread = state.threads.get_mut(&id)?;
+            // Taken, not copied: nobody else gets on while this goes on.
+            thread.draining = in_hand(&mut thread.fresh);
+            Some((id, thread.clone()))
+        });
+        let threads = threads.collect();
+        state.draining_tail = in_hand(&mut state.tail);
         state.draining = state.next;
         Self {
             base: state.settled,
@@ -112,29 +123,26 @@ impl Plan {
     ) -> Result<Drained, redb::Error> {
         {
             let mut records = Records::open(transaction, self.base)?;
-            let mut lists = transaction.open_table(EXTENTS)?;
-            for (id, thread) in &mut self.threads {
-                let fresh = std::mem::take(&mut thread.fresh);
-                let extents = records.put_all(id, &fresh)?;
-                write_extents(&mut lists, thread, extents)?;
-            }
+            let extents = records.put_all(&self.threads)?;
             for rewrite in &self.rewrites {
                 records.rewrite(rewrite)?;
             }
+            let mut lists = transaction.open_table(EXTENTS)?;
+            for ((_, thread), extents) in self.threads.iter_mut().zip(extents) {
+                write_extents(&mut lists, thread, extents)?;
+            }
         }
         self.write_messages(transaction)?;
-        let mut drained = Vec::with_capacity(self.threads.len());
         {
             let mut posted = transaction.open_table(POSTED)?;
             let mut threads = transaction.open_table(THREADS)?;
-            for (id, thread) in self.threads {
+            for (id, thread) in &self.threads {
                 for message in &thread.posted {
                     let seal = tables::posted_seal(thread.no, message);
                     posted.insert((thread.no, message.0), &seal[..])?;
                 }
                 let key = id.as_str().as_bytes();
-                threads.insert(key, &tables::write_thread(key, &thread)[..])?;
-                drained.push((id, thread.listed, thread.posted.len()));
+                threads.insert(key, &tables::write_thread(key, thread)[..])?;
             }
         }
         let (generation, frame) = self.frame;
@@ -148,8 +156,8 @@ impl Plan {
             upto: self.upto,
             unsettled: self.unsettled,
             erasures: self.erasures,
-            threads: drained,
-            rewritten: self.rewrites.iter().map(|r| (r.place, r.parts)).collect(),
+            threads: self.threads,
+            rewritten: self.rewrites.iter().map(|r| (r.place, r.keys)).collect(),
         })
     }
 
@@ -180,52 +188,84 @@ impl Plan {
 struct Records<'t> {
     table: Table<'t, (u64, u32), Bytes>,
     next: Place,
+    /// The chunk in hand.
+    stored: Vec<u8>,
 }
 
 impl<'t> Records<'t> {
     fn open(transaction: &'t WriteTransaction, base: Place) -> Result<Self, redb::Error> {
         let table = transaction.open_table(RECORDS)?;
-        Ok(Self { table, next: Place { leaf: base.leaf, sub: 0 } })
+        let next = Place { leaf: base.leaf, sub: 0 };
+        Ok(Self { table, next, stored: Vec::new() })
     }
 
-    /// Puts a thread's records into chunks: where each begins.
-    fn put_all(&mut self, id: &ThreadId, fresh: &[Fresh]) -> Result<Vec<Extent>, redb::Error> {
-        let mut extents = Vec::new();
-        let Some(first) = fresh.first() else {
-            return Ok(extents);
-        };
-        let mut prev = first.appended.prev;
-        let mut chunk = Chunk::new(id, first.appended.at, prev);
-        for Fresh { place, appended } in fresh {
-            let records = (place.leaf..).zip(appended.at..).zip(&appended.records);
-            for ((leaf, n), record) in records {
-                if chunk.bytes() >= EMBEDDED_CHUNK_BYTES {
-                    extents.push(self.put(&chunk)?);
-                    chunk = Chunk::new(id, n, prev);
-                }
-                chunk.push(leaf, record);
-                prev = record.hash;
+    /// Puts the records of threads into chunks: where each begins, thread by thread.
+    fn put_all(&mut self, threads: &[(ThreadId, Thread)]) -> Result<Vec<Vec<Extent>>, redb::Error> {
+        let mut leaves = Vec::new();
+        let mut runs = Vec::with_capacity(threads.len());
+        for (_, thread) in threads {
+            let from = leaves.len();
+            for Fresh { place, appended } in thread.appends() {
+                leaves.extend((place.leaf..).zip(&appended.records));
             }
+            runs.push(from..leaves.len());
         }
-        extents.push(self.put(&chunk)?);
+        let mut extents = Vec::with_capacity(threads.len());
+        let mut short = Vec::new();
+        for ((id, thread), run) in threads.iter().zip(runs) {
+            let records = leaves.get(run).unwrap_or_default();
+            let mut of_thread = Vec::new();
+            if let Some(Fresh { appended, .. }) = thread.appends().next() {
+                let run = Chunk { thread: id, at: appended.at, prev: appended.prev, records };
+                if let Some(chunk) = self.put_run(run, &mut of_thread)? {
+                    short.push((extents.len(), chunk));
+                }
+            }
+            extents.push(of_thread);
+        }
+        // Chunks that fill no page stand together, where they share pages.
+        for (at, chunk) in short {
+            let extent = self.put(chunk)?;
+            extents.get_mut(at).into_iter().for_each(|extents: &mut Vec<_>| extents.push(extent));
+        }
         Ok(extents)
     }
 
-    fn put(&mut self, chunk: &Chunk<'_>) -> Result<Extent, redb::Error> {
-        let place = self.next;
-        for part in chunk::parts(&chunk.encode(place)) {
-            self.table.insert(self.next.key(), part)?;
-            self.next.sub = self.next.sub.saturating_add(1);
+    /// Puts a thread's records into chunks, but for the last one if that does not fill its pages.
+    fn put_run<'r>(
+        &mut self,
+        mut run: Chunk<'r>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<Option<Chunk<'r>>, redb::Error> {
+        while !run.records.is_empty() {
+            let (count, whole) = run.cut();
+            let (chunk, rest) = run.split(count);
+            if rest.records.is_empty() && !whole {
+                return Ok(Some(chunk));
+            }
+            extents.push(self.put(chunk)?);
+            run = rest;
         }
-        Ok(Extent { first: chunk.head().at, place })
+        Ok(None)
+    }
+
+    fn put(&mut self, chunk: Chunk<'_>) -> Result<Extent, redb::Error> {
+        let place = self.next;
+        chunk.encode(place, &mut self.stored);
+        for (sub, part) in (place.sub..).zip(chunk::parts(&self.stored)) {
+            self.table.insert((place.leaf, sub), part)?;
+        }
+        self.next.sub = place.sub.saturating_add(chunk::keys(self.stored.len()));
+        Ok(Extent { first: chunk.at, place })
     }
 
     /// Writes a chunk again at its place: it has become shorter.
     fn rewrite(&mut self, rewrite: &Rewrite) -> Result<(), redb::Error> {
-        let Rewrite { place, parts, head, records } = rewrite;
-        let stored = Chunk::again(head, records).encode(*place);
-        let mut stored = chunk::parts(&stored);
-        for sub in (place.sub..).take(*parts as usize) {
+        let Rewrite { place, keys, head, records } = rewrite;
+        let records: Vec<_> = head.shapes.iter().map(|s| s.leaf).zip(records).collect();
+        Chunk::again(head, &records).encode(*place, &mut self.stored);
+        let mut stored = chunk::parts(&self.stored);
+        for sub in (place.sub..).take(*keys as usize) {
             match stored.next() {
                 Some(part) => drop(self.table.insert((place.leaf, sub), part)?),
                 None => drop(self.table.remove((place.leaf, sub))?),

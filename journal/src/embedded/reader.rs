@@ -66,7 +66,7 @@ fn seen(core: &Core, id: &ThreadId) -> Result<Seen> {
                 no: thread.no,
                 next: thread.tail.next,
                 head: thread.tail.head,
-                fresh: thread.fresh.clone(),
+                fresh: thread.appends().cloned().collect(),
                 erased,
             });
         }
@@ -118,40 +118,40 @@ impl<'t> Extents<'t> {
     }
 }
 
-/// The bytes of the chunk at a place, and how many parts it has; `None` where parts are missing.
-fn assemble(
-    table: &Records,
-    place: Place,
-) -> std::result::Result<Option<(Bytes, u32)>, redb::Error> {
-    let mut stored = Vec::new();
-    let mut parts = 1;
-    let mut sub = place.sub;
-    for part in table.range(place.key()..)? {
-        let (key, part) = part?;
-        if key.value() != (place.leaf, sub) {
-            return Ok(None);
-        }
-        if sub == place.sub {
-            let Ok((count, length)) = chunk::extent(part.value()) else {
-                return Ok(None);
-            };
-            parts = count;
-            stored.reserve(length.min(EMBEDDED_READ_BYTES_MAX));
-        }
-        stored.extend_from_slice(part.value());
-        sub = sub.saturating_add(1);
-        if sub - place.sub >= parts {
-            return Ok(Some((stored.into(), parts)));
+/// The bytes of the chunk at a place; `None` where parts are missing.
+fn assemble(table: &Records, place: Place) -> std::result::Result<Option<Bytes>, redb::Error> {
+    let mut range = table.range(place.key()..)?;
+    let Some((key, first)) = range.next().transpose()? else {
+        return Ok(None);
+    };
+    let Ok((length, parts)) = chunk::extent(first.value()) else {
+        return Ok(None);
+    };
+    if key.value() != place.key() {
+        return Ok(None);
+    }
+    if parts == 1 {
+        return Ok(Some(first.value().into()));
+    }
+    let mut stored = Vec::with_capacity(length.min(EMBEDDED_READ_BYTES_MAX));
+    stored.extend_from_slice(first.value());
+    for sub in (place.sub..).take(parts as usize).skip(1) {
+        match range.next().transpose()? {
+            Some((key, part)) if key.value() == (place.leaf, sub) => {
+                stored.extend_from_slice(part.value());
+            }
+            _ => return Ok(None),
         }
     }
-    Ok(None)
+    Ok(Some(stored.into()))
 }
 
 /// A chunk as read.
 struct Chunk {
     head: Head,
     records: Vec<Record>,
-    parts: u32,
+    /// How many keys it has.
+    keys: u32,
 }
 
 /// The chunk of an extent, parsed and checked.
@@ -162,7 +162,7 @@ fn load(
     table: &Records,
 ) -> std::result::Result<Result<Chunk>, redb::Error> {
     let n = extent.first;
-    let Some((stored, parts)) = assemble(table, extent.place)? else {
+    let Some(stored) = assemble(table, extent.place)? else {
         return Ok(Err(damaged(id, n, "a part of its chunk is missing")));
     };
     let (head, body) = match chunk::parse(extent.place, &stored) {
@@ -173,7 +173,7 @@ fn load(
         return Ok(Err(damaged(id, n, "another record stands in its place")));
     }
     let records = chunk::unpack(&head, &stored, body).map_err(|(n, why)| damaged(id, n, why));
-    Ok(records.map(|records| Chunk { head, records, parts }))
+    Ok(records.map(|records| Chunk { head, records, keys: chunk::keys(stored.len()) }))
 }
 
 /// Which record of a chunk that is not what it was has changed, as far as that can be told.
@@ -375,9 +375,9 @@ pub(super) fn without_erased(core: &Core) -> Result<Vec<Rewrite>> {
             }
             Err(error) => return Err(error),
         };
-        let Chunk { head, records, parts } = chunk;
+        let Chunk { head, records, keys } = chunk;
         let rewrite =
-            rewrites.entry(place).or_insert_with(|| Rewrite { place, parts, head, records });
+            rewrites.entry(place).or_insert_with(|| Rewrite { place, keys, head, records });
         let at = usize::try_from(n.saturating_sub(rewrite.head.at)).unwrap_or(usize::MAX);
         if let Some(record) = rewrite.records.get_mut(at) {
             record.payloads.retain(|p| p.role != role);
@@ -470,8 +470,7 @@ pub(super) fn log(core: &Core, from: LogIndex, max: usize) -> Result<Page<LogEnt
     // What only memory has is looked at first: a drain may bring it into the tables meanwhile.
     let (end, leaves) = {
         let state = core.state();
-        let begin = state.tail.partition_point(|f| f.place.leaf + f.appended.count() <= from);
-        let fresh = state.tail.range(begin..).take(max);
+        let fresh = state.appends_from(from).take(max);
         let leaves = fresh.flat_map(|fresh| {
             let appended = &fresh.appended;
             let records = (fresh.place.leaf..).zip(appended.at..).zip(&appended.records);
@@ -530,7 +529,7 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
             if (leaf_of, sub) < from {
                 return Ok(Err(why("keys are out of order")));
             }
-            let Some((stored, parts)) = assemble(&table, place)? else {
+            let Some(stored) = assemble(&table, place)? else {
                 return Ok(Err(why("a part of a chunk is missing")));
             };
             let head = match chunk::parse(place, &stored) {
@@ -548,7 +547,7 @@ fn drained_with(core: &Core, leaf: LogIndex) -> Result<Vec<LogEntry>> {
                 let thread = head.thread.clone();
                 leaves.push(LogEntry { index: shape.leaf, thread, n, hash: shape.hash });
             }
-            from = (base, sub.saturating_add(parts.max(1)));
+            from = (base, sub.saturating_add(chunk::keys(stored.len())));
         }
         leaves.sort_by_key(|l| l.index);
         Ok(Ok(leaves))

@@ -6,7 +6,7 @@
 //! [`State::apply`] that follows a commit.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     admit::Tail,
     checkpointer::{Lease, Message, StoreError, ThreadInfo},
-    id::{Epoch, MessageId, Position, StoreTime, ThreadId},
+    id::{Epoch, LogIndex, MessageId, Position, StoreTime, ThreadId},
     record::{RecordHash, Role},
     row::Row,
 };
@@ -72,8 +72,10 @@ pub(super) struct Thread {
     /// The unconsumed messages in their order.
     pub(super) inbox: Vec<Waiting>,
     pub(super) listed: Option<Listed>,
-    /// What no chunk has yet.
+    /// What no chunk has yet, but for what a drain has in hand.
     pub(super) fresh: Vec<Fresh>,
+    /// What the drain in hand brings into chunks. It comes before what is fresh.
+    pub(super) draining: Option<Arc<Vec<Fresh>>>,
     /// Message ids that the table of them does not have yet.
     pub(super) posted: Vec<MessageId>,
     pub(super) hold: Option<Hold>,
@@ -94,6 +96,7 @@ impl Thread {
             inbox: Vec::new(),
             listed: None,
             fresh: Vec::new(),
+            draining: None,
             posted: Vec::new(),
             hold: None,
             raised: false,
@@ -115,6 +118,11 @@ impl Thread {
             inbox: self.inbox.len(),
             holder: self.held(now).map(|h| Arc::clone(&h.by)),
         }
+    }
+
+    /// The appends that the tables are not known to have.
+    pub(super) fn appends(&self) -> impl Iterator<Item = &Fresh> {
+        self.draining.iter().flat_map(|draining| draining.iter()).chain(&self.fresh)
     }
 
     /// Whether it need not stay in memory: nobody comes for it but by its name.
@@ -152,8 +160,11 @@ pub(super) struct State {
     pub(super) dirty: BTreeSet<ThreadId>,
     /// Places of messages that were consumed and that their table has or is about to have.
     pub(super) consumed: Vec<Place>,
-    /// The appends that the tables do not have, in the order of the log.
-    pub(super) tail: VecDeque<Fresh>,
+    /// The appends that the tables do not have, in the order of the log, but for those that a
+    /// drain has in hand.
+    pub(super) tail: Vec<Fresh>,
+    /// Those that it has in hand.
+    pub(super) draining_tail: Option<Arc<Vec<Fresh>>>,
     /// Payloads that are gone, and that their table still has.
     pub(super) erasures: Vec<(ThreadId, Position, Role)>,
     /// Entries and bytes in the log that are not in the tables.
@@ -291,7 +302,7 @@ impl State {
             self.head = Some(tail.head);
             let fresh = Fresh { place, appended: Arc::clone(&appended) };
             thread.fresh.push(fresh.clone());
-            self.tail.push_back(fresh);
+            self.tail.push(fresh);
         }
         let due = thread.due_from() != thread.due;
         if !self.dirty.contains(id) {
@@ -349,29 +360,43 @@ impl State {
         Some(lease)
     }
 
-    /// A drain is durable: the tables have everything before `upto`.
-    pub(super) fn settle(&mut self, drained: Drained) {
-        let Drained { upto, unsettled, threads, erasures, rewritten: _ } = drained;
+    /// The appends that the tables are not known to have, in the order of the log, from the one
+    /// that holds this leaf on.
+    pub(super) fn appends_from(&self, leaf: LogIndex) -> impl Iterator<Item = &Fresh> {
+        let from = move |appends: &'_ [Fresh]| {
+            appends.partition_point(|f| f.place.leaf + f.appended.count() <= leaf)
+        };
+        let draining = self.draining_tail.as_ref().map_or(&[][..], |draining| draining);
+        let (front, back) = (from(draining), from(&self.tail));
+        draining.iter().skip(front).chain(self.tail.iter().skip(back))
+    }
+
+    /// A drain is durable: the tables have everything before `upto`. Nothing that it had in hand
+    /// is freed by this, which takes longer than anybody should have the state for; here is the
+    /// rest of what is to be freed.
+    #[must_use]
+    pub(super) fn settle(&mut self, drained: &Drained) -> Option<Arc<Vec<Fresh>>> {
+        let upto = drained.upto;
         self.settled = upto;
-        while self.tail.front().is_some_and(|fresh| fresh.place < upto) {
-            self.tail.pop_front();
-        }
-        self.erasures.drain(..erasures.min(self.erasures.len()));
-        self.unsettled.0 = self.unsettled.0.saturating_sub(unsettled.0);
-        self.unsettled.1 = self.unsettled.1.saturating_sub(unsettled.1);
-        for (id, listed, posted) in threads {
-            if let Some(thread) = self.threads.get_mut(&id) {
-                thread.listed = listed;
-                thread.fresh.retain(|f| f.place >= upto);
-                thread.fresh.shrink_to_fit();
-                thread.posted.drain(..posted.min(thread.posted.len()));
-                thread.posted.shrink_to_fit();
+        let freed = self.draining_tail.take();
+        self.erasures.drain(..drained.erasures.min(self.erasures.len()));
+        self.unsettled.0 = self.unsettled.0.saturating_sub(drained.unsettled.0);
+        self.unsettled.1 = self.unsettled.1.saturating_sub(drained.unsettled.1);
+        for (id, settled) in &drained.threads {
+            if let Some(thread) = self.threads.get_mut(id) {
+                thread.listed = settled.listed;
+                thread.draining = None;
+                if !settled.posted.is_empty() {
+                    thread.posted.drain(..settled.posted.len().min(thread.posted.len()));
+                    thread.posted.shrink_to_fit();
+                }
                 for waiting in thread.inbox.iter_mut().filter(|w| w.place < upto) {
                     waiting.message = None;
                 }
             }
         }
         self.retiring = !self.fading.is_empty();
+        freed
     }
 
     /// Threads that are at rest, that nobody holds and that the tables have leave the memory. Only
@@ -404,9 +429,9 @@ pub(super) struct Drained {
     pub(super) unsettled: (usize, usize),
     /// The number of erasures.
     pub(super) erasures: usize,
-    /// Threads, with their newest list of extents and the number of message ids.
-    pub(super) threads: Vec<(ThreadId, Option<Listed>, usize)>,
-    /// Chunks that were written again, and how many parts they had.
+    /// Threads as the tables have them now. What was drained of them is freed with this.
+    pub(super) threads: Vec<(ThreadId, Thread)>,
+    /// Chunks that were written again, and how many keys they have.
     pub(super) rewritten: Vec<(Place, u32)>,
 }
 
@@ -464,9 +489,14 @@ mod tests {
     }
 
     fn drained(state: &State) -> Drained {
-        let threads = state.threads.keys().map(|id| (id.clone(), None, 0)).collect();
-        let rewritten = Vec::new();
-        Drained { upto: state.next, unsettled: state.unsettled, erasures: 0, threads, rewritten }
+        let threads = state.threads.iter().map(|(id, thread)| (id.clone(), thread.clone()));
+        Drained {
+            upto: state.next,
+            unsettled: state.unsettled,
+            erasures: 0,
+            threads: threads.collect(),
+            rewritten: Vec::new(),
+        }
     }
 
     #[test]
@@ -476,7 +506,7 @@ mod tests {
         state.apply(ended(&id));
         let _plan = Plan::take(&mut state);
         let first = drained(&state);
-        state.settle(first);
+        drop(state.settle(&first));
         // A group may have looked at it meanwhile: a drain does not take it away.
         assert!(state.threads.contains_key(&id) && !state.is_away(&id));
         // Nor does anybody while a drain has it in hand that its table does not have yet.
@@ -485,7 +515,7 @@ mod tests {
         state.retire();
         assert!(!state.is_away(&id));
         let second = drained(&state);
-        state.settle(second);
+        drop(state.settle(&second));
         state.retire();
         assert!(state.is_away(&id));
     }
@@ -500,7 +530,7 @@ mod tests {
         state.threads.get_mut(&id).unwrap().hold = None;
         let _plan = Plan::take(&mut state);
         let first = drained(&state);
-        state.settle(first);
+        drop(state.settle(&first));
         state.retire();
         assert_eq!(state.take(&id, &by, StoreTime(9)).unwrap().epoch.0, lease.epoch.0 + 1);
     }

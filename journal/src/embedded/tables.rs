@@ -17,9 +17,9 @@ use crate::{
     record::RecordHash,
 };
 
-/// The format of the file that this code reads and writes. 1 had no write-ahead log, and no
-/// release wrote it.
-pub(super) const FORMAT_VERSION: u8 = 2;
+/// The format of the file that this code reads and writes. 1 had no write-ahead log, 2 cut chunks
+/// into short parts only; no release wrote either.
+pub(super) const FORMAT_VERSION: u8 = 3;
 
 /// `genesis` and `state`.
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("deedbook.meta");

@@ -148,3 +148,48 @@ fn a_fault_at_any_operation_leaves_one_of_the_two_files() {
     Embedded::compact(&path, &options, |_| {}).unwrap();
     assert_eq!(folder.names(), ["book.redb"]);
 }
+
+/// A chunk that fills sixteen pages as one part becomes shorter, and then has more parts: none of
+/// them may stand where the next chunk begins.
+#[test]
+fn an_erasure_may_leave_a_chunk_in_more_parts() {
+    let folder = Folder::new();
+    let path = folder.book();
+    let book = create(&path);
+    let payload = |k: u8| vec![k; if k == 40 { 20_000 } else { 700 }];
+    wait(async {
+        for id in ["a", "b", "c"] {
+            let mut pen = Pen::claim(&book, id).await.unwrap();
+            for k in 0..130 {
+                put(&book, pen.write(1, &payload(k))).await.unwrap();
+            }
+        }
+        book.close().await.unwrap();
+    });
+    let book = open(&path);
+    let mut before = wait(everything(&book));
+    let leaves = wait(book.log(0, 10_000)).unwrap().items;
+    wait(async {
+        for id in ["a", "b"] {
+            let mut pen = Pen::claim(&book, id).await.unwrap();
+            let note = pen.write(1, b"erased");
+            book.erase(&pen.thread.clone(), 40, Role::Value, note).await.unwrap();
+        }
+    });
+    for (_, records, _) in &mut before[..2] {
+        records[40].payloads.clear();
+    }
+    let check = |book: &Embedded| {
+        let mut now = wait(everything(book));
+        for (_, records, _) in &mut now[..2] {
+            assert_eq!(records.pop().unwrap().payloads.len(), 1);
+        }
+        assert!(now == before);
+        assert_eq!(wait(book.log(0, 10_000)).unwrap().items[..390], leaves);
+    };
+    check(&book);
+    wait(book.close()).unwrap();
+    check(&open(&path));
+    Embedded::compact(&path, &OpenOptions::new(), |_| {}).unwrap();
+    check(&open(&path));
+}

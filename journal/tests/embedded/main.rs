@@ -18,6 +18,7 @@ mod desk;
 mod doctor;
 mod examined;
 mod faults;
+mod held;
 mod kill;
 mod open;
 mod stale;
