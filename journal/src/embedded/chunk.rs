@@ -233,8 +233,8 @@ pub(super) fn parts(stored: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// How many keys of the table belong to a chunk of this length. Erasing makes it shorter, and then it can have
-/// more parts than before; but never more than this.
+/// How many keys of the table belong to a chunk of this length. Erasing makes it shorter, and then
+/// it can have more parts than before; but never more than this.
 pub(super) fn keys(length: usize) -> u32 {
     u32::try_from(length.div_ceil(EMBEDDED_PART_BYTES)).unwrap_or(u32::MAX).max(1)
 }
