@@ -160,7 +160,7 @@ pub const EMBEDDED_PART_HEAD_BYTES: usize = 4 + 4 + 12;
 /// Which share of its pages a part of a chunk may leave empty: this is the divisor.
 pub const EMBEDDED_PART_SPARE: usize = 8;
 
-/// Length of the short parts of a chunk, in bytes: four fill a page of redb, with their keys.
+/// Longest short part of a chunk, in bytes: four fill a page of redb, with their keys.
 pub const EMBEDDED_PART_BYTES: usize = 1000;
 
 /// Most extents in one stored list.

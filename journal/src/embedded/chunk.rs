@@ -7,8 +7,8 @@
 //!
 //! It is stored in parts. redb gives a value that is longer than a page a power of two of pages
 //! for itself, so most of a chunk is cut into parts that fill such runs: one insert brings up to
-//! sixteen pages. What is left is cut into short parts, of which four share a page. How long the
-//! parts are follows from the length of the chunk alone, which its first bytes say.
+//! sixteen pages. What is left is cut into short parts, which share pages. How long the parts are
+//! follows from the length of the chunk alone, which its first bytes say.
 
 use super::{
     code::{self, In, Out, Torn},
@@ -197,7 +197,7 @@ const fn room(pages: usize) -> usize {
     pages * EMBEDDED_PAGE_BYTES - EMBEDDED_PART_HEAD_BYTES
 }
 
-/// The length of the next part where so much of a chunk is left; `None` if it fills no page.
+/// The length of the next part where so much of a chunk is left, if it fills pages.
 fn long_part(left: usize) -> Option<usize> {
     let mut pages = EMBEDDED_PART_PAGES_MAX;
     while pages > 0 {
@@ -213,21 +213,33 @@ fn long_part(left: usize) -> Option<usize> {
     None
 }
 
+/// The lengths of the parts of a chunk, in their order.
+fn lengths(length: usize) -> impl Iterator<Item = usize> {
+    // One page and a rest would be a page between those that the rests share, and end them early.
+    let short = length < room(2) && long_part(length) != Some(length);
+    let mut left = length;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let long = if short { None } else { long_part(left) };
+        // Short ones are of one length: a small last one would leave a gap behind every fourth.
+        let part = long.unwrap_or_else(|| left.div_ceil(left.div_ceil(EMBEDDED_PART_BYTES)));
+        left -= part;
+        Some(part)
+    })
+}
+
 /// Whether a chunk of this length fills its pages: none of them has room for anything else.
 fn is_whole(length: usize) -> bool {
-    let mut left = length;
-    while let Some(part) = long_part(left) {
-        left -= part;
-    }
-    left == 0
+    lengths(length).all(|part| part > EMBEDDED_PART_BYTES)
 }
 
 /// The parts of a stored chunk, in their order.
 pub(super) fn parts(stored: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut left = stored;
-    std::iter::from_fn(move || {
-        let length = long_part(left.len()).unwrap_or(EMBEDDED_PART_BYTES.min(left.len()));
-        let (part, rest) = left.split_at_checked(length).filter(|(part, _)| !part.is_empty())?;
+    lengths(stored.len()).map_while(move |length| {
+        let (part, rest) = left.split_at_checked(length)?;
         left = rest;
         Some(part)
     })
@@ -243,13 +255,8 @@ pub(super) fn keys(length: usize) -> u32 {
 pub(super) fn extent(first: &[u8]) -> Result<(usize, u32), Torn> {
     let length: [u8; LENGTH_BYTES] = In(first).fixed()?;
     let length = u32::from_le_bytes(length) as usize;
-    let (mut left, mut parts) = (length, 0_u32);
-    while let Some(part) = long_part(left) {
-        left -= part;
-        parts = parts.saturating_add(1);
-    }
-    let short = left.div_ceil(EMBEDDED_PART_BYTES) as u32;
-    Ok((length, parts.saturating_add(short).max(1)))
+    let parts = u32::try_from(lengths(length).count()).map_err(|_| "too long")?;
+    Ok((length, parts.max(1)))
 }
 
 /// Puts the checksum behind a chunk.
@@ -358,7 +365,7 @@ mod tests {
         Record { header, hash: RecordHash([4; 32]), payloads }
     }
 
-    fn lengths(length: usize) -> Vec<usize> {
+    fn all(length: usize) -> Vec<usize> {
         parts(&vec![0; length]).map(<[u8]>::len).collect()
     }
 
@@ -384,7 +391,7 @@ mod tests {
             let room = pages * EMBEDDED_PAGE_BYTES - EMBEDDED_PART_HEAD_BYTES;
             assert_eq!(spent(&[room]), (8, 0), "{pages} pages");
             assert!(spent(&[room + 1]).1 > 4000, "{pages} pages");
-            assert_eq!(lengths(room), [room]);
+            assert_eq!(all(room), [room]);
         }
         // What is between long parts has pages of its own; beside them is the page of a branch.
         let (_, empty) = spent(&[4076, 1000, 1000, 1000, 1000, 8172]);
@@ -395,12 +402,14 @@ mod tests {
 
     #[test]
     fn a_chunk_is_its_parts_and_they_follow_from_its_length() {
-        assert_eq!(lengths(65_516), [65_516]);
-        assert_eq!(lengths(65_517), [65_516, 1]);
-        assert_eq!(lengths(60_000), [60_000]);
-        assert_eq!(lengths(50_000), [32_748, 16_364, 888]);
-        assert_eq!(lengths(12_000), [8_172, 3_828]);
-        assert_eq!(lengths(3_500), [1_000, 1_000, 1_000, 500]);
+        assert_eq!(all(65_516), [65_516]);
+        assert_eq!(all(65_517), [65_516, 1]);
+        assert_eq!(all(60_000), [60_000]);
+        assert_eq!(all(50_000), [32_748, 16_364, 888]);
+        assert_eq!(all(12_000), [8_172, 3_828]);
+        assert_eq!(all(5_500), [917, 917, 917, 917, 916, 916]);
+        assert_eq!(all(4_000), [4_000]);
+        assert_eq!(all(1_030), [515, 515]);
         let mut longest = 0;
         for length in (20..140_000).step_by(7) {
             let mut stored: Vec<u8> = (0..length).map(|n| n as u8).collect();
