@@ -166,6 +166,10 @@ pub const EMBEDDED_PART_BYTES: usize = 1000;
 /// Most extents in one stored list.
 pub const EMBEDDED_LIST_EXTENTS_MAX: usize = 64;
 
+/// How often in a row a caller of the embedded home that seems to be alone commits without letting
+/// others go first.
+pub const EMBEDDED_ALONE_MAX: u32 = 16;
+
 /// How many requests in line are a crowd, for whom a thread of the embedded home commits: with
 /// fewer the hand-over between threads is more than what their callers lose in a sync.
 pub const EMBEDDED_CROWD: usize = 16;

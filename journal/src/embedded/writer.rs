@@ -32,6 +32,15 @@ pub(super) enum Ask {
 }
 
 impl Ask {
+    /// The thread to which it writes; the first one of several.
+    pub(super) fn writes_to(&self) -> Option<&ThreadId> {
+        match self {
+            Self::Append(elements, _) => elements.first().map(|element| &element.append.thread),
+            Self::Post(to, ..) => Some(to),
+            Self::Claim(..) | Self::Renew(..) => None,
+        }
+    }
+
     /// Whether it makes something durable.
     pub(super) fn writes(&self) -> bool {
         matches!(self, Self::Append(..) | Self::Post(..))
