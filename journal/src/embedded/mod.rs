@@ -109,6 +109,7 @@ pub struct Embedded {
     core: Arc<Core>,
     line: Arc<Line>,
     readers: Option<Sender<Job>>,
+    committer: Option<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -180,15 +181,16 @@ impl Embedded {
         let mut threads = Vec::new();
         let shared = Arc::clone(&line);
         threads.push(spawn("deedbook-keeper", move || keeper::run(shared, &keeper_jobs))?);
+        let mut committer = None;
         if by != CommitBy::Caller {
             let shared = Arc::clone(&line);
-            threads.push(spawn("deedbook-commit", move || committer::run(&shared, &ear))?);
+            committer = Some(spawn("deedbook-commit", move || committer::run(&shared, &ear))?);
         }
         for _ in 0..EMBEDDED_READERS {
             let (shared, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
             threads.push(spawn("deedbook-reader", move || serve(&shared, &jobs))?);
         }
-        Ok(Self { core, line, readers: Some(readers), threads })
+        Ok(Self { core, line, readers: Some(readers), committer, threads })
     }
 
     /// What there is to say about it.
@@ -291,8 +293,13 @@ impl fmt::Debug for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        self.line.send(KeeperJob::Stop);
+        // First, for it may be writing what somebody asked for who has gone: the keeper lets go of
+        // the lock, and then the files are another's.
         self.line.stop();
+        if let Some(committer) = self.committer.take() {
+            drop(committer.join());
+        }
+        self.line.send(KeeperJob::Stop);
         self.readers = None;
         for thread in self.threads.drain(..) {
             // Whatever ended a thread was answered where it happened.
