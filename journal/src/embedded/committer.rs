@@ -1,7 +1,10 @@
 //! The thread that commits for many: where a crowd is in line, no caller's thread stands still for
 //! a sync, and while one group becomes durable all of them make the next.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use super::{
     line::Line,
@@ -44,6 +47,11 @@ impl Bell {
 /// Runs until the handle is gone.
 pub(super) fn run(line: &Arc<Line>, ear: &Ear) {
     while let Ok(Call::Commit) = ear.0.recv() {
-        line.commit_all();
+        // Those in line would wait for ever for a thread that is gone.
+        if catch_unwind(AssertUnwindSafe(|| line.commit_all())).is_err() {
+            line.core.end("the thread that commits has panicked");
+            line.called_off();
+            line.disband();
+        }
     }
 }

@@ -91,9 +91,10 @@ impl Keeper {
         match job {
             Job::Begin => {
                 let mut writer = self.line.writer();
-                // What went wrong has ended the handle; whoever is first in line finds that, or
-                // writes, for everybody there.
+                // What went wrong has ended the handle, and is told to everybody in line. Whoever is
+                // first there may have been woken before, and not look again.
                 let _ = self.begin(&mut writer);
+                self.line.serve_once(&mut writer);
             }
             Job::Erase(erasure, reply) => drop(reply.send(self.erase(*erasure))),
             Job::Settle(reply) => drop(reply.send(self.settle())),
@@ -113,6 +114,8 @@ impl Keeper {
         // Said before the log is looked at: whoever writes afterwards tells.
         self.line.asleep.store(true, Ordering::Release);
         let mut writer = self.line.writer();
+        // Whoever was woken to write for all, and is not polled, must not hold up the others.
+        self.line.serve_once(&mut writer);
         let now = writer.log.as_ref().map(|log| (log.generation(), log.at()));
         let idle = now == self.seen;
         if idle {

@@ -169,11 +169,16 @@ impl Line {
             // Whoever writes looks at the line again when it is done.
             Err(TryLockError::WouldBlock) => return,
         };
-        let begun = self.may_write(&writer);
-        writer.round(|| self.next(begun));
+        self.serve_once(&mut writer);
         drop(writer);
         self.pass_on();
         self.hint();
+    }
+
+    /// Writes once for everybody in line who may, with the right to write in hand.
+    pub(super) fn serve_once(&self, writer: &mut Writer) {
+        let begun = self.may_write(writer);
+        writer.round(|| self.next(begun));
     }
 
     /// Whether those who write are served: the log has begun, or it is over. What has ended only
@@ -200,8 +205,8 @@ impl Line {
                 self.hint();
             }
             // Said before the line is looked at once more: whoever comes behind that calls again.
-            self.called.store(false, Ordering::SeqCst);
-            let left = self.waiting.load(Ordering::Acquire) == 0 && self.somebody_may_write();
+            self.called_off();
+            let left = self.waiting.load(Ordering::SeqCst) == 0 && self.somebody_may_write();
             if !left || self.called.swap(true, Ordering::SeqCst) {
                 return;
             }
@@ -231,6 +236,11 @@ impl Line {
         }
     }
 
+    /// The committer is not at it any more.
+    pub(super) fn called_off(&self) {
+        self.called.store(false, Ordering::SeqCst);
+    }
+
     /// Lets the committer go.
     pub(super) fn stop(&self) {
         self.committer.stop();
@@ -238,9 +248,9 @@ impl Line {
 
     /// The right to write, for the keeper. [`Line::pass_on`] must follow.
     pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
         writer
     }
 

@@ -1,7 +1,11 @@
 //! One round of writing: what has come is committed together, then what only needs the state
 //! after it is answered.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -110,7 +114,10 @@ impl Writer {
             std::mem::forget(answers.pop());
         }
         for answer in answers {
-            answer.send(&committed);
+            // It wakes somebody: what their waker does is theirs, and the others are to be told.
+            if catch_unwind(AssertUnwindSafe(|| answer.send(&committed))).is_err() {
+                tracing::error!("a waker has panicked that was told of an append");
+            }
         }
         for ask in later {
             self.after(ask);

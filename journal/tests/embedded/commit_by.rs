@@ -3,9 +3,12 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    future::Future,
     io,
     path::Path,
     sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+    time::Duration,
 };
 
 use deedbook_journal::{
@@ -15,7 +18,7 @@ use deedbook_journal::{
     record::Role,
 };
 
-use crate::desk::{Folder, Pen, put, wait};
+use crate::desk::{Folder, Pen, message, put, wait};
 
 /// How often a thread of each name has synced a file of the log.
 type Synced = Arc<Mutex<BTreeMap<String, usize>>>;
@@ -160,4 +163,81 @@ fn few_commit_by_themselves_and_for_a_crowd_a_thread_does() {
     let synced = run(CommitBy::Either, 4 * EMBEDDED_CROWD);
     // How often depends on who is faster, the disk or those who write.
     assert!(of(&synced, "deedbook-commit") > 0);
+}
+
+const WAYS: [CommitBy; 3] = [CommitBy::Either, CommitBy::Caller, CommitBy::Thread];
+
+fn create(folder: &Folder, by: CommitBy) -> Arc<Embedded> {
+    let open = OpenOptions::new().commit_by(by);
+    Arc::new(Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap())
+}
+
+/// Waits on an async runtime of one thread, and not for ever.
+fn soon<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let soon = async { tokio::time::timeout(Duration::from_secs(30), future).await };
+    runtime.block_on(soon).expect("somebody waits for ever")
+}
+
+/// Somebody who is told on the thread that commits, and panics.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        let on = std::thread::current();
+        assert!(on.name() != Some("deedbook-commit"), "this panic is the test's own");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_is_nobody_elses_affair() {
+    for by in WAYS {
+        let folder = Folder::new();
+        let book = create(&folder, by);
+        let crowd = 2 * EMBEDDED_CROWD;
+        let mut pens: Vec<_> =
+            (0..crowd).map(|k| soon(Pen::claim(&*book, &format!("t{k}"))).unwrap()).collect();
+        soon(put(&*book, pens[0].write(1, b"begins"))).unwrap();
+        {
+            let puts = pens.iter_mut().map(|pen| Box::pin(put(&*book, pen.write(1, b"x"))));
+            let mut puts: Vec<_> = puts.collect();
+            let waker = Waker::from(Arc::new(Panics));
+            puts.retain_mut(|put| put.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            for put in puts {
+                soon(put).unwrap();
+            }
+        }
+        for pen in &mut pens {
+            soon(put(&*book, pen.write(1, b"y"))).unwrap();
+        }
+        soon(book.close()).unwrap();
+    }
+}
+
+#[test]
+fn what_is_held_and_not_polled_holds_up_nobody() {
+    for by in WAYS {
+        for polls in [1, 2] {
+            for first in [false, true] {
+                let folder = Folder::new();
+                let book = create(&folder, by);
+                soon(async {
+                    let mut held = Pen::claim(&*book, "held").await.unwrap();
+                    let mut other = Pen::claim(&*book, "other").await.unwrap();
+                    if first {
+                        put(&*book, other.write(1, b"begins")).await.unwrap();
+                    }
+                    let mut held = Box::pin(put(&*book, held.write(1, b"x")));
+                    for _ in 0..polls {
+                        let _ = held.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    }
+                    // It is in line, or was answered already, and is not polled any more.
+                    Pen::claim(&*book, "third").await.unwrap();
+                    put(&*book, other.write(1, b"y")).await.unwrap();
+                    book.post(&other.thread, message(1)).await.unwrap();
+                    drop(held);
+                });
+            }
+        }
+    }
 }
