@@ -91,8 +91,8 @@ impl Keeper {
         match job {
             Job::Begin => {
                 let mut writer = self.line.writer();
-                // What went wrong has ended the handle, and is told to everybody in line. Whoever is
-                // first there may have been woken before, and not look again.
+                // What went wrong has ended the handle, and is told to everybody in line. Whoever
+                // is first there may have been woken before, and not look again.
                 let _ = self.begin(&mut writer);
                 self.line.serve_once(&mut writer);
             }

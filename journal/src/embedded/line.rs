@@ -2,9 +2,10 @@
 //!
 //! Whoever has something to write gets in line, lets others do the same unless it seems to be
 //! alone, and then, if nobody is writing, writes for everybody in line: handing a record to a
-//! thread and back costs half of what the sync does. Where many are in line that is little for each of them, and a thread that stands
-//! still for a sync is much: then the [`committer`](super::committer) writes. While one group is
-//! written, the next one comes together. `docs/decisions/0002-log.md` has the figures.
+//! thread and back costs half of what the sync does. Where many are in line that is little for
+//! each of them, and a thread that stands still for a sync is much: then the
+//! [`committer`](super::committer) writes. While one group is written, the next one comes together.
+//! `docs/decisions/0002-log.md` has the figures.
 
 use std::{
     collections::VecDeque,
