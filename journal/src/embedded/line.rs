@@ -176,10 +176,12 @@ impl Line {
         self.hint();
     }
 
-    /// Writes once for everybody in line who may, with the right to write in hand.
-    pub(super) fn serve_once(&self, writer: &mut Writer) {
+    /// Writes once for everybody in line who may, with the right to write in hand: for how many.
+    pub(super) fn serve_once(&self, writer: &mut Writer) -> usize {
         let begun = self.may_write(writer);
-        writer.round(|| self.next(begun));
+        let mut served = 0;
+        writer.round(|| self.next(begun).inspect(|_| served += 1));
+        served
     }
 
     /// Whether those who write are served: the log has begun, or it is over. What has ended only
@@ -195,9 +197,7 @@ impl Line {
         loop {
             while self.waiting.load(Ordering::Acquire) == 0 {
                 let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-                let begun = self.may_write(&writer);
-                let mut served = 0;
-                writer.round(|| self.next(begun).inspect(|_| served += 1));
+                let served = self.serve_once(&mut writer);
                 drop(writer);
                 if served == 0 {
                     break;
@@ -278,16 +278,7 @@ impl Line {
     /// Writes for everybody in line until nobody is who may write, with the right to write in
     /// hand.
     pub(super) fn serve(&self, writer: &mut Writer) {
-        let begun = self.may_write(writer);
-        let mut served = true;
-        while served {
-            served = false;
-            writer.round(|| {
-                let next = self.next(begun);
-                served |= next.is_some();
-                next
-            });
-        }
+        while self.serve_once(writer) > 0 {}
     }
 
     /// Whoever is first in line may write now.

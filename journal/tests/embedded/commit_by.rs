@@ -2,10 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     future::Future,
-    io,
-    path::Path,
     sync::{Arc, Mutex},
     task::{Context, Wake, Waker},
     time::Duration,
@@ -13,88 +10,26 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::Checkpointer,
-    embedded::{CommitBy, CreateOptions, Disk, DiskFile, Embedded, OpenOptions, RealDisk},
+    embedded::{CommitBy, CreateOptions, Disk, Embedded, OpenOptions},
     limits::EMBEDDED_CROWD,
     record::Role,
 };
 
-use crate::desk::{Folder, Pen, message, put, wait};
+use crate::desk::{Folder, Pen, Touch, message, put, touched, wait};
 
 /// How often a thread of each name has synced a file of the log.
 type Synced = Arc<Mutex<BTreeMap<String, usize>>>;
 
 /// The real disk, which notes who waits for it.
-#[derive(Debug, Default)]
-struct Watched(Synced);
-
-#[derive(Debug)]
-struct WatchedFile {
-    file: Arc<dyn DiskFile>,
-    synced: Option<Synced>,
-}
-
-impl Watched {
-    fn file(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        let is_log = path.to_string_lossy().contains("-log");
-        Arc::new(WatchedFile { file, synced: is_log.then(|| self.0.clone()) })
-    }
-}
-
-impl Disk for Watched {
-    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(path, RealDisk.create_new(path)?))
-    }
-    fn open(&self, path: &Path, write: bool, follow: bool) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(path, RealDisk.open(path, write, follow)?))
-    }
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.link(from, to)
-    }
-    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.replace(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        RealDisk.remove(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        RealDisk.list(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_dir(path)
-    }
-}
-
-impl DiskFile for WatchedFile {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, out)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, data)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-    fn sync(&self) -> io::Result<()> {
-        if let Some(synced) = &self.synced {
+fn noting(synced: Synced) -> Arc<dyn Disk> {
+    touched(move |touch, path| {
+        if touch == Touch::Sync && path.contains("-log") {
             let thread = std::thread::current();
             let name = thread.name().filter(|name| name.starts_with("deedbook-"));
             let name = name.unwrap_or("caller").to_owned();
             *synced.lock().unwrap().entry(name).or_default() += 1;
         }
-        self.file.sync()
-    }
-    fn try_lock(&self) -> io::Result<bool> {
-        self.file.try_lock()
-    }
-    fn names(&self) -> io::Result<u64> {
-        self.file.names()
-    }
-    fn device_and_inode(&self) -> io::Result<(u64, u64)> {
-        self.file.device_and_inode()
-    }
+    })
 }
 
 const APPENDS: u64 = 50;
@@ -103,7 +38,7 @@ const APPENDS: u64 = 50;
 fn run(by: CommitBy, writers: usize) -> BTreeMap<String, usize> {
     let folder = Folder::new();
     let synced = Synced::default();
-    let open = OpenOptions::new().commit_by(by).disk(Arc::new(Watched(synced.clone())));
+    let open = OpenOptions::new().commit_by(by).disk(noting(synced.clone()));
     let book = Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap();
     let book = Arc::new(book);
     let write = |k: usize| {

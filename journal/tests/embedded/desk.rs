@@ -1,6 +1,8 @@
 //! Short words for the tests: a folder, a book, a pen.
 
 use std::{
+    ffi::OsString,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -8,7 +10,7 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::{Append, Checkpointer, Claim, Message, StoreError},
-    embedded::{CountingDisk, CreateOptions, Embedded, OpenOptions, RealDisk},
+    embedded::{CountingDisk, CreateOptions, Disk, DiskFile, Embedded, OpenOptions, RealDisk},
     id::{Epoch, MessageId, Position, StoreTime, ThreadId},
     record::{Header, Kind, Payload, Record, RecordHash, Records, Role},
     row::{Row, Status},
@@ -161,4 +163,98 @@ pub(crate) async fn payloads(
         found.push(record.payloads.first().map(|p| p.bytes.to_vec()).unwrap_or_default());
     }
     Ok(found)
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touch {
+    Write,
+    Sync,
+}
+
+type Hook = Arc<dyn Fn(Touch, &str) + Send + Sync>;
+
+/// The real disk, which calls `hook` before a file is written to or synced.
+pub(crate) fn touched(hook: impl Fn(Touch, &str) + Send + Sync + 'static) -> Arc<dyn Disk> {
+    Arc::new(Touched(Arc::new(hook)))
+}
+
+struct Touched(Hook);
+
+struct TouchedFile {
+    path: String,
+    file: Arc<dyn DiskFile>,
+    hook: Hook,
+}
+
+impl Touched {
+    fn file(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        let (path, hook) = (path.to_string_lossy().into_owned(), Arc::clone(&self.0));
+        Arc::new(TouchedFile { path, file, hook })
+    }
+}
+
+impl fmt::Debug for Touched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Touched")
+    }
+}
+
+impl fmt::Debug for TouchedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
+}
+
+impl Disk for Touched {
+    fn create_new(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(path, RealDisk.create_new(path)?))
+    }
+    fn open(&self, path: &Path, write: bool, follow: bool) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(path, RealDisk.open(path, write, follow)?))
+    }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.link(from, to)
+    }
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.replace(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        RealDisk.list(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_dir(path)
+    }
+}
+
+impl DiskFile for TouchedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        (self.hook)(Touch::Write, &self.path);
+        self.file.write_at(offset, data)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+    fn sync(&self) -> io::Result<()> {
+        (self.hook)(Touch::Sync, &self.path);
+        self.file.sync()
+    }
+    fn try_lock(&self) -> io::Result<bool> {
+        self.file.try_lock()
+    }
+    fn names(&self) -> io::Result<u64> {
+        self.file.names()
+    }
+    fn device_and_inode(&self) -> io::Result<(u64, u64)> {
+        self.file.device_and_inode()
+    }
 }
