@@ -7,7 +7,7 @@ use std::{
 
 use deedbook_journal::{
     checkpointer::Checkpointer,
-    embedded::{CreateOptions, Disk, Embedded, OpenOptions},
+    embedded::{CommitBy, CreateOptions, Disk, Embedded, OpenOptions},
 };
 
 use crate::desk::{Folder, Pen, payloads, put, touched, wait};
@@ -58,9 +58,15 @@ fn held_by(hold: &Arc<Hold>) -> Arc<dyn Disk> {
 
 #[test]
 fn commits_and_reads_go_on_beside_a_drain() {
+    for by in [CommitBy::Either, CommitBy::Caller, CommitBy::Thread] {
+        go_on(by);
+    }
+}
+
+fn go_on(by: CommitBy) {
     let folder = Folder::new();
     let hold = Arc::new(Hold::default());
-    let open = OpenOptions::new().disk(held_by(&hold)).log_bytes(1 << 20);
+    let open = OpenOptions::new().commit_by(by).disk(held_by(&hold)).log_bytes(1 << 20);
     let book = Embedded::create(folder.book(), CreateOptions::new().open(open)).unwrap();
     wait(async {
         let mut pen = Pen::claim(&book, "t").await.unwrap();
