@@ -111,26 +111,39 @@ impl Keeper {
 
     /// Nothing came for a while: marks a log that has not moved. Whether to sleep until told.
     fn idle(&mut self) -> bool {
+        // While it moves those in line are served, and nobody is to take the right to write from
+        // them.
+        let now = self.log_at();
+        if now != self.seen {
+            self.seen = now;
+            return false;
+        }
         // Said before the log is looked at: whoever writes afterwards tells.
         self.line.asleep.store(true, Ordering::Release);
         let mut writer = self.line.writer();
         // Whoever was woken to write for all, and is not polled, must not hold up the others.
         self.line.serve_once(&mut writer);
-        let now = writer.log.as_ref().map(|log| (log.generation(), log.at()));
-        let idle = now == self.seen;
+        let idle = self.log_at() == self.seen;
         if idle {
             self.mark(&mut writer);
         } else {
             self.line.asleep.store(false, Ordering::Release);
         }
-        self.seen = now;
+        self.seen = self.log_at();
+        let marked = idle && writer.log.is_some();
         drop(writer);
         self.line.pass_on();
         // Nobody waits for it.
-        if idle && now.is_some() && self.core.alive().is_ok() {
+        if marked && self.core.alive().is_ok() {
             self.core.cast_anchor();
         }
         idle
+    }
+
+    /// The generation of the log, and where it stands.
+    fn log_at(&self) -> Option<(u64, u64)> {
+        let state = self.core.state();
+        state.segment.as_ref().map(|(_, at)| (state.frame.0, *at))
     }
 
     fn mark(&self, writer: &mut Writer) {

@@ -52,7 +52,7 @@ impl Size {
             fault_seeds: 10,
             fault_every: 1,
             gate_seeds: 5000,
-            damage: Stride(19),
+            damage: Stride(13),
             kill: kill::Sweep { seeds: 4, every: 3, again: 1 },
             executor_seeds: 24_000,
         }
