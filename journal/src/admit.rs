@@ -86,6 +86,27 @@ pub fn admit(log_id: &[u8; 16], tail: &Tail, append: &Append) -> Result<Tail, St
     Ok(after)
 }
 
+/// Refuses what ends at this tail if its last record is from a time that the store's clock has not
+/// reached. The clock never goes back behind a record: one from the end of time would stop it for
+/// ever, and with it every lease and timer.
+///
+/// # Errors
+/// [`StoreError::Refused`].
+pub fn not_ahead(
+    after: &Tail,
+    has_reached: impl FnOnce(StoreTime) -> bool,
+) -> Result<(), StoreError> {
+    if has_reached(after.time) {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "record {} is of {}, which the store's clock has not reached; take times from the store's \
+         clock",
+        after.next.saturating_sub(1),
+        after.time
+    )))
+}
+
 /// The tail behind records whose seal says that they follow this one.
 fn sealed(log_id: &[u8; 16], tail: &Tail, append: &Append) -> Option<Tail> {
     let (seal, last) = (append.records.seal()?, append.records.last()?);

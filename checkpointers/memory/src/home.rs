@@ -229,7 +229,7 @@ impl Checkpointer for MemoryHome {
                 let mut results = Vec::with_capacity(count);
                 for append in group {
                     let records = append.records.len();
-                    let tail = inner.state.append(&self.identity.log_id, append);
+                    let tail = inner.state.append(&self.identity.log_id, append, &self.clock);
                     results.push(self.stored(inner, records, tail));
                 }
                 results
@@ -317,7 +317,8 @@ impl Checkpointer for MemoryHome {
         Box::pin(async move {
             self.group(|inner| {
                 let records = note.records.len();
-                let tail = inner.state.erase(&self.identity.log_id, (thread, n, role), note);
+                let at = (thread, n, role);
+                let tail = inner.state.erase(&self.identity.log_id, at, note, &self.clock);
                 self.stored(inner, records, tail)
             })?
         })

@@ -13,6 +13,7 @@ use deedbook_journal::{
         Append, Claim, Filter, Lease, LogEntry, Message, Page, Posted, RecordPage, StoreError,
         ThreadInfo,
     },
+    embedded::StoreClock,
     id::{Epoch, LogIndex, MessageId, Position, StoreTime, ThreadId},
     record::{RecordHash, Role},
     row::Row,
@@ -36,13 +37,14 @@ impl State {
     }
 
     /// Checks everything about an element and changes nothing.
-    fn admit(&self, log_id: &[u8; 16], append: &Append) -> Result<Tail> {
+    fn admit(&self, log_id: &[u8; 16], append: &Append, clock: &StoreClock) -> Result<Tail> {
         let thread = self.threads.get(&append.thread);
         let thread = thread.ok_or(StoreError::NoSuchThread)?;
         if thread.epoch != append.epoch {
             return Err(StoreError::Fenced { held: thread.epoch });
         }
         let after = admit::admit(log_id, &thread.tail, append)?;
+        admit::not_ahead(&after, |time| clock.has_reached(time))?;
         let mut seen = HashSet::new();
         for id in &append.consumes {
             if thread.posted.get(id) != Some(&true) || !seen.insert(*id) {
@@ -53,8 +55,13 @@ impl State {
     }
 
     /// Stores one element, whole or not at all.
-    pub(crate) fn append(&mut self, log_id: &[u8; 16], append: Append) -> Result<Tail> {
-        let after = self.admit(log_id, &append)?;
+    pub(crate) fn append(
+        &mut self,
+        log_id: &[u8; 16],
+        append: Append,
+        clock: &StoreClock,
+    ) -> Result<Tail> {
+        let after = self.admit(log_id, &append, clock)?;
         let Some(thread) = self.threads.get_mut(&append.thread) else {
             return Err(StoreError::NoSuchThread);
         };
@@ -80,11 +87,12 @@ impl State {
         log_id: &[u8; 16],
         (id, n, role): (&ThreadId, Position, Role),
         note: Append,
+        clock: &StoreClock,
     ) -> Result<Tail> {
         if note.thread != *id {
             return Err(refused("the note about an erasure is of another thread"));
         }
-        self.admit(log_id, &note)?;
+        self.admit(log_id, &note, clock)?;
         let thread = self.threads.get_mut(id).ok_or(StoreError::NoSuchThread)?;
         let record = usize::try_from(n).ok().and_then(|n| thread.records.get_mut(n));
         let record =
@@ -94,7 +102,7 @@ impl State {
             refused(format!("record {n} has no payload {} to erase", role.as_str()))
         })?;
         record.payloads.remove(at);
-        self.append(log_id, note)
+        self.append(log_id, note, clock)
     }
 
     pub(crate) fn read(

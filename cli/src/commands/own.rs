@@ -1,6 +1,8 @@
 //! `own`: a process that holds the journal for others, as long as there are any.
 
-use std::{os::unix::fs::MetadataExt, path::Path, sync::Arc};
+use std::{
+    future::poll_fn, os::unix::fs::MetadataExt, path::Path, sync::Arc, task::Poll, time::Duration,
+};
 
 use deedbook_control::{ServeError, serve};
 use deedbook_journal::{
@@ -8,18 +10,21 @@ use deedbook_journal::{
     embedded::Embedded,
 };
 use serde_json::json;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::timeout,
+};
 
 use crate::{
     args::Own,
     failure::{Failure, Outcome, code},
     open,
     out::{JSON_VERSION, Out},
-    progress::pause,
     text::safe,
 };
 
 /// How often it is looked whether anybody is there.
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(25);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 pub(crate) async fn run(args: &Own, journal: Option<&Path>, out: &mut Out<'_>) -> Outcome {
     let path = open::path(journal)?;
@@ -35,6 +40,7 @@ pub(crate) async fn run(args: &Own, journal: Option<&Path>, out: &mut Out<'_>) -
         // One that was started for others has nothing of its own to do here.
         serving.may_be_asked_to_leave();
     }
+    let mut end = End::listen()?;
     tell(path, serving.path(), out)?;
     let mut asked = false;
     // A file that is moved away or replaced is not what others mean by its name.
@@ -53,11 +59,33 @@ pub(crate) async fn run(args: &Own, journal: Option<&Path>, out: &mut Out<'_>) -
             serving.stop().await;
             return Err(error.into());
         }
-        pause(LOOK_EVERY);
+        if end.comes_within(LOOK_EVERY).await {
+            break;
+        }
     }
     serving.stop().await;
     home.close().await?;
     Ok(code::OK)
+}
+
+/// What a process is told to end with: it closes the journal then, as if it were not needed any
+/// more. Whoever is connected finds another owner, or starts one.
+struct End([Signal; 3]);
+
+impl End {
+    fn listen() -> Result<Self, Failure> {
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let [terminate, interrupt, hangup] = kinds.map(signal);
+        Ok(Self([terminate?, interrupt?, hangup?]))
+    }
+
+    async fn comes_within(&mut self, time: Duration) -> bool {
+        let comes = poll_fn(|cx| {
+            let told = self.0.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+            if told { Poll::Ready(()) } else { Poll::Pending }
+        });
+        timeout(time, comes).await.is_ok()
+    }
 }
 
 fn not_served(error: ServeError) -> Failure {

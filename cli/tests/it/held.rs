@@ -212,6 +212,23 @@ fn an_owner_leaves_when_nobody_is_there_and_closes_in_order() {
 }
 
 #[test]
+fn an_owner_that_is_told_to_end_closes_in_order_though_somebody_is_there() {
+    for signal in ["TERM", "INT", "HUP"] {
+        let book = sample();
+        let mut running = owner(&book, "1h");
+        let remote = block_on(Remote::connect(book.path())).unwrap();
+        block_on(remote.now()).unwrap();
+        let pid = running.0.id().to_string();
+        let told = Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap();
+        assert!(told.success());
+        eventually("its end", || running.0.try_wait().unwrap().is_some());
+        assert_eq!(running.0.wait().unwrap().code(), Some(0), "{signal}");
+        assert_eq!(book.names(), ["book.deedbook"], "{signal}: it was closed");
+        block_on(remote.now()).unwrap_err();
+    }
+}
+
+#[test]
 fn an_owner_that_was_killed_is_replaced_and_loses_nothing() {
     let book = sample();
     let mut running = owner(&book, "1h");

@@ -51,6 +51,13 @@ impl StoreClock {
         StoreTime(anchor.0)
     }
 
+    /// Whether it has been so late. The clock is read only where nobody has read it since.
+    #[must_use]
+    pub fn has_reached(&self, time: StoreTime) -> bool {
+        let latest = self.anchor.lock().unwrap_or_else(PoisonError::into_inner).0;
+        time.0 <= latest || time <= self.now()
+    }
+
     /// Never again answers with a time before `time`.
     pub fn not_before(&self, time: StoreTime) {
         let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);

@@ -102,7 +102,7 @@ impl<'c> Group<'c> {
     /// Takes an element in, or refuses it.
     pub(super) fn append(&mut self, element: Element) -> Result<Position> {
         let Element { append, checked } = element;
-        let log_id = self.core.identity.log_id;
+        let (log_id, clock) = (self.core.identity.log_id, &self.core.clock);
         let view = self.view(&append.thread)?.ok_or(StoreError::NoSuchThread)?;
         if view.epoch != append.epoch && !planted(Broken::SkipFence) {
             return Err(StoreError::Fenced { held: view.epoch });
@@ -111,6 +111,7 @@ impl<'c> Group<'c> {
             Some((before, after)) if before == view.tail => after,
             _ => admit::admit(&log_id, &view.tail, &append)?,
         };
+        admit::not_ahead(&after, |time| clock.has_reached(time))?;
         let moved = StoreError::Moved { next: view.tail.next };
         let mut consumed = HashSet::new();
         if !append.consumes.iter().all(|id| view.inbox.contains(id) && consumed.insert(*id)) {

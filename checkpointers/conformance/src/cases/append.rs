@@ -1,5 +1,7 @@
 //! Conditional, atomic, ordered.
 
+use std::time::Duration;
+
 use deedbook_journal::{
     checkpointer::{Append, StoreError},
     id::{Epoch, StoreTime},
@@ -137,6 +139,15 @@ pub(super) async fn refuses_what_breaks_the_chain(subject: &dyn Subject) -> Said
     let mut append = good_one();
     append.records = vec![pen.record(StoreTime(0), b"\x02")].into();
     broken.push(("an earlier time", append));
+    let now = good("the time", made.home.now().await)?;
+    for (what, time) in [
+        ("a time that has not come", now.after(Duration::from_secs(3600))),
+        ("the end of time", StoreTime(u64::MAX)),
+    ] {
+        let mut append = good_one();
+        append.records = vec![pen.record(time, b"\x02")].into();
+        broken.push((what, append));
+    }
     let mut append = good_one();
     for record in append.records.change() {
         for payload in &mut record.payloads {
