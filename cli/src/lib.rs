@@ -191,12 +191,23 @@ async fn dispatch(cli: Cli, out: &mut Out<'_>) -> Outcome {
         }
         command => open::open(journal, access(command)).await?,
     };
+    let looks = access(&command) == Access::WriteIfPossible;
     let outcome = on_journal(command, &book, journal, out).await;
     let closed = book.home().close().await;
-    match outcome? {
+    match (outcome?, closed) {
         // What was found stands, also where the file is too damaged to be closed in order.
-        found if found != code::OK => Ok(found),
-        code => {
+        (found, _) if found != code::OK => Ok(found),
+        // What was shown is durable, also where the disk is too full to close in order.
+        (code, Err(error)) if looks => {
+            let error = safe(&error.to_string());
+            let _ = writeln!(
+                io::stderr(),
+                "deedbook: done; but the journal could not be brought in order ({error}): it is \
+                 as it was, and the next command tries again"
+            );
+            Ok(code)
+        }
+        (code, closed) => {
             closed?;
             Ok(code)
         }

@@ -178,13 +178,20 @@ pub(crate) fn failure(path: &Path, error: &OpenError) -> Failure {
     }
 }
 
-/// Whether the system does not let the file be written to.
+/// Whether the system does not let the file be written to, or has no room for it.
 fn is_forbidden(error: &OpenError) -> bool {
     use io::ErrorKind as Kind;
     let OpenError::Io { source, .. } = error else {
         return false;
     };
-    matches!(source.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem)
+    matches!(
+        source.kind(),
+        Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+            | Kind::StorageFull
+            | Kind::QuotaExceeded
+            | Kind::FileTooLarge
+    )
 }
 
 /// Makes a journal.

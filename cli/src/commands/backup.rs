@@ -1,6 +1,10 @@
 //! `backup`: a copy of the journal, verified before it gets its name.
 
-use deedbook_journal::{checkpointer::StoreError, embedded::Backup, hex};
+use deedbook_journal::{
+    checkpointer::StoreError,
+    embedded::{Backup, BackupError},
+    hex,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,7 +20,13 @@ pub(crate) async fn run(args: &args::Backup, home: &Opened, out: &mut Out<'_>) -
     let mut teller = Teller::new(&args.watch);
     let watch = move |progress| teller.tell(progress);
     let made = match home {
-        Opened::Here(home) => home.backup(&args.to, watch).await.map_err(|e| e.to_string()),
+        Opened::Here(home) => home.backup(&args.to, watch).await.map_err(|error| match error {
+            // A backup brings the journal in order first, and could not.
+            BackupError::Journal(_) => {
+                format!("{error}; `deedbook export` reads it where nothing can be written")
+            }
+            error => error.to_string(),
+        }),
         Opened::There(home) => home.backup(&args.to, watch).await.map_err(|error| match error {
             StoreError::Refused { why } => (*why).to_owned(),
             other => other.to_string(),

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use deedbook_journal::{checkpointer::Claim, id::ThreadId, policy::Policy, row::Status};
 
-use super::book::{Book, block_on, done, intent, write};
+use super::book::{Book, Ran, block_on, done, intent, write};
 
 fn some() -> Book {
     let book = Book::new();
@@ -219,4 +219,43 @@ fn compact_gives_back_space_and_changes_nothing_else() {
     let held = book.home();
     assert_eq!(book.run(&["compact"]).code, 5);
     drop(held);
+}
+
+/// The tool where the system lets no file become longer than `blocks` of 512 bytes, as on a disk
+/// that is full.
+fn without_room(book: &Book, blocks: u32, args: &[&str]) -> Ran {
+    let mut shell = Command::new("sh");
+    let tool = book.command();
+    shell.current_dir(book.dir()).env_clear();
+    shell.envs(tool.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &script]).arg(tool.get_program()).args(args);
+    Ran::of(shell.output().unwrap())
+}
+
+#[test]
+fn what_only_looks_works_where_nothing_can_be_written() {
+    let book = some();
+    crash(&book);
+    // Where nothing can be written, and where it can be opened and not be brought in order.
+    for (blocks, opens) in [(0, false), (1, false), (100, true), (150, true)] {
+        for args in [&["threads"][..], &["show", "order-0"], &["export"], &["verify"]] {
+            let ran = without_room(&book, blocks, args);
+            assert_eq!(ran.code, 0, "{blocks} {args:?}: {}", ran.stderr);
+            assert!(ran.stdout.contains("order-0") || args == ["verify"], "{}", ran.stdout);
+            let noted = ran.stderr.contains("could not be brought in order");
+            assert_eq!(noted, opens, "{blocks} {args:?}: {}", ran.stderr);
+        }
+        let ran = without_room(&book, blocks, &["backup", "copy.deedbook"]);
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains("`deedbook export` reads it"), "{}", ran.stderr);
+        assert!(!book.file("copy.deedbook").exists());
+        let ran = without_room(&book, blocks, &["signal", "order-0", "go", "1"]);
+        assert_eq!(ran.code, 1, "{}", ran.stderr);
+        let hint = ran.stderr.contains("what only looks (`threads`, `show`, `export`, `verify`)");
+        assert_eq!(hint, !opens, "{}", ran.stderr);
+    }
+    let said = book.ok(&["verify"]);
+    assert!(said.contains("10 records"), "nothing was lost: {said}");
+    assert_eq!(book.names(), ["book.deedbook"], "it is in order again");
 }
