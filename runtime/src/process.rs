@@ -60,7 +60,7 @@ pub(crate) async fn end(
     options: &Options,
     start: Position,
 ) -> Result<(), StoreError> {
-    let draft = Draft::new(&ThreadId::system(), Kind::RunEnd).with(|h| h.call = Some(start));
+    let draft = Draft::new(&ThreadId::system(), Kind::RunEnd).with(|h| h.process = Some(start));
     append(store, options, draft).await.map(drop)
 }
 

@@ -20,6 +20,7 @@ mod layers;
 mod notices;
 mod output_commit;
 mod policies;
+mod processes;
 mod random_workflows;
 mod replay;
 mod scenarios;
