@@ -47,10 +47,7 @@ pub(crate) async fn run(
     match unread {
         Some(failure) => Err(failure),
         None if any => Ok(code::DOUBTS),
-        None => {
-            out.note("no open doubts");
-            Ok(code::OK)
-        }
+        None => Ok(code::OK),
     }
 }
 
