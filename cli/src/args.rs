@@ -25,8 +25,8 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 ok, 1 failure, 2 usage, 3 `verify` or `doctor` found a fault, 4 open doubts (`doubts`)
-or a call in doubt (`call`), 5 in use by another process or caller, 6 a call is recorded with other
-arguments (`call`).";
+or a call in doubt or to be asked about (`call`), 5 in use by another process or caller, 6 a call is
+recorded with other arguments (`call`).";
 
 /// What every command takes.
 #[derive(Debug, Args)]

@@ -25,4 +25,5 @@ mod it {
     mod program;
     mod streams;
     mod verify;
+    mod words;
 }

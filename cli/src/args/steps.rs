@@ -112,7 +112,7 @@ pub(crate) struct Steps {
     /// Only steps that stand so; may be repeated
     #[arg(long, value_name = "STATE", value_parser = STATES)]
     pub(crate) state: Vec<String>,
-    /// At most this many
+    /// Only so many, those that changed last
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 }

@@ -406,10 +406,15 @@ fn in_flight(flight: &InFlight, out: &mut Out<'_>) -> Outcome {
 }
 
 fn in_doubt(doubt: &InDoubt, why: Option<&Recorded>, out: &mut Out<'_>) -> Outcome {
+    // As `steps` and `explain` say it: only what a person has to settle is in doubt.
+    let is = match doubt.retry_after {
+        Some(_) => "to be asked",
+        None => "in doubt",
+    };
     if out.json {
         out.object(&serde_json::json!({
             "v": JSON_VERSION,
-            "is": "in doubt",
+            "is": is,
             "thread": doubt.thread.as_str(),
             "step": doubt.step,
             "why": doubt.doubt.as_str(),
@@ -428,7 +433,7 @@ fn in_doubt(doubt: &InDoubt, why: Option<&Recorded>, out: &mut Out<'_>) -> Outco
     };
     let step = safe(&doubt.step);
     let why = why.map_or_else(String::new, |why| format!(" ({})", safe(&why.to_string())));
-    let said = format!("step {step} is in doubt{key}: {}{why}; {next}", doubt.doubt);
+    let said = format!("step {step} is {is}{key}: {}{why}; {next}", doubt.doubt);
     Err(Failure::of(code::DOUBTS, said))
 }
 

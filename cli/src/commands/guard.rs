@@ -23,6 +23,9 @@ use crate::{
     text::safe,
 };
 
+/// The longest last line that is looked at; what closes a connection is said in less.
+const LAST_BYTES_MAX: usize = 4096;
+
 pub(crate) async fn run(args: &Guard, journal: Option<&Path>) -> Outcome {
     debug_assert!(args.stdio, "there is no other way yet");
     let path = open::path(journal)?;
@@ -45,27 +48,100 @@ pub(crate) async fn run(args: &Guard, journal: Option<&Path>) -> Outcome {
     forward.map_err(|e| Failure::new(format!("cannot start: {e}")))?;
     let mut out = io::stdout().lock();
     let answered = copy_lines(&mut from, &mut out);
+    let owner = safe(&owner.to_string());
     match (answered, over.load(Ordering::Acquire)) {
         (Err(error), _) => Err(error.into()),
-        (Ok(()), true) => Ok(code::OK),
-        (Ok(()), false) => Err(Failure::new(format!(
-            "{} held the journal and has gone; start again to learn what became of what was asked",
-            safe(&owner.to_string())
-        ))),
+        (Ok(_), true) => Ok(code::OK),
+        (Ok(last), false) => Err(Failure::new(match last.closes() {
+            Some(why) => format!("{owner} has closed the connection: {}", safe(&why)),
+            None => format!(
+                "{owner} held the journal and has gone; start again to learn what became of what \
+                 was asked"
+            ),
+        })),
     }
 }
 
-/// Copies what comes as it comes. That nothing comes any more is no error.
-fn copy_lines(from: &mut UnixStream, out: &mut impl Write) -> io::Result<()> {
+/// The last line of what went by, as far as it is looked at.
+#[derive(Default)]
+struct Last {
+    line: Vec<u8>,
+    /// How many lines there were before it.
+    before: u64,
+    is_whole: bool,
+}
+
+impl Last {
+    fn goes_by(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if std::mem::take(&mut self.is_whole) {
+                self.line.clear();
+                self.before += 1;
+            }
+            let room = LAST_BYTES_MAX.saturating_sub(self.line.len());
+            self.line.extend(part.iter().take(room));
+            self.is_whole = part.ends_with(b"\n");
+        }
+    }
+
+    /// Why the other side closed the connection, if it said so here: in an error that answers no
+    /// request. Such a one closes it in the place of the answer to the hello, and where a line was
+    /// too slow or too long; after any other the conversation goes on.
+    fn closes(&self) -> Option<String> {
+        let said: serde_json::Value = serde_json::from_slice(&self.line).ok()?;
+        let error = said.get("error")?;
+        let kind = error.get("kind")?.as_str()?;
+        let is_of_none = said.get("id").is_none_or(serde_json::Value::is_null);
+        let closes = self.before == 0 || ["slow", "too_long"].contains(&kind);
+        (is_of_none && closes).then(|| error.get("message")?.as_str().map(str::to_owned)).flatten()
+    }
+}
+
+/// Copies what comes as it comes; its last line. That nothing comes any more is no error.
+fn copy_lines(from: &mut UnixStream, out: &mut impl Write) -> io::Result<Last> {
     let mut chunk = vec![0; 64 * 1024];
+    let mut last = Last::default();
     loop {
         let read = match io::Read::read(from, &mut chunk) {
-            Ok(0) => return Ok(()),
+            Ok(0) => return Ok(last),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return Ok(()),
+            Err(_) => return Ok(last),
         };
-        out.write_all(chunk.get(..read).unwrap_or_default())?;
+        let bytes = chunk.get(..read).unwrap_or_default();
+        last.goes_by(bytes);
+        out.write_all(bytes)?;
         out.flush()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_that_closes_is_the_cause() {
+        let closes = |lines: &[&str]| {
+            let mut last = Last::default();
+            // In pieces, as they come.
+            for piece in lines.concat().as_bytes().chunks(7) {
+                last.goes_by(piece);
+            }
+            last.closes()
+        };
+        let of = |id: &str, kind: &str| {
+            format!("{{\"id\":{id},\"error\":{{\"kind\":\"{kind}\",\"message\":\"why\"}}}}\n")
+        };
+        let hello = "{\"id\":0,\"ok\":{}}\n";
+        let (slow, long, bad) =
+            (of("null", "slow"), of("null", "too_long"), of("null", "bad_json"));
+        for lines in [&[&*slow][..], &[&bad], &[hello, &slow], &[hello, &bad, &long]] {
+            assert_eq!(closes(lines).as_deref(), Some("why"), "{lines:?}");
+        }
+        let refused = of("1", "slow");
+        for lines in [&[][..], &[hello], &[hello, &bad], &[hello, &slow, hello], &[hello, &refused]]
+        {
+            assert_eq!(closes(lines), None, "{lines:?}");
+        }
     }
 }

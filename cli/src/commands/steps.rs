@@ -1,9 +1,9 @@
 //! `steps`: guarded steps, and where they stand.
 
 use deedbook_journal::{
-    checkpointer::Checkpointer,
+    checkpointer::{Checkpointer, ThreadInfo},
     guard::{self, Seen, Within, seen},
-    id::Identity,
+    id::{Identity, StoreTime},
     value::view,
 };
 
@@ -19,22 +19,38 @@ use crate::{
 const ARGS_CHARS_MAX: usize = 60;
 
 pub(crate) async fn run(args: &Steps, home: &dyn Checkpointer, out: &mut Out<'_>) -> Outcome {
-    let mut list = List::new(home, guard::listed(args.name.as_deref()));
-    let mut any = false;
-    let mut left = args.limit.unwrap_or(usize::MAX);
-    while let Some(info) = list.next().await? {
-        if left == 0 {
-            break;
+    let mut found = all(args, home).await?;
+    let left_out = found.len().saturating_sub(args.limit.unwrap_or(usize::MAX));
+    found.drain(..left_out);
+    for (_, info) in &found {
+        // Read again: what all of them were given and brought need not be in memory at once.
+        if let Some(step) = seen(home, info).await? {
+            one(&step, out)?;
         }
-        let Some(step) = seen(home, &info).await? else { continue };
-        if !passes(args, &step) {
-            continue;
-        }
-        any = true;
-        left -= 1;
-        one(&step, out)?;
     }
-    Ok(if any { code::OK } else { code::FAILURE })
+    if found.is_empty() {
+        return Ok(code::FAILURE);
+    }
+    Ok(code::OK)
+}
+
+/// A step's thread, and since when the step stands as it does.
+type Dated = (StoreTime, ThreadInfo);
+
+/// Every step that passes, the one that changed last at the end.
+async fn all(args: &Steps, home: &dyn Checkpointer) -> Result<Vec<Dated>, Failure> {
+    let mut found = Vec::new();
+    let mut list = List::new(home, guard::listed(args.name.as_deref()));
+    while let Some(info) = list.next().await? {
+        if let Some(step) = seen(home, &info).await?
+            && passes(args, &step)
+        {
+            found.push((step.since, info));
+        }
+    }
+    // Those of one time stay in the order of their ids.
+    found.sort_by_key(|(since, _)| *since);
+    Ok(found)
 }
 
 fn passes(args: &Steps, step: &Seen) -> bool {

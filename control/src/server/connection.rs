@@ -130,6 +130,7 @@ async fn talk(
     let hello_by = Instant::now() + HELLO_TIME_MAX;
     let line = match lines.next(&server.bounds, Some(hello_by)).await {
         Ok(line) => line,
+        Err(NoLine::Slow) => return Some(no_hello()),
         Err(no_line) => return fault_of(no_line),
     };
     match answer::hello(server, &line.text) {
@@ -160,6 +161,15 @@ async fn talk(
     }
 }
 
+fn no_hello() -> Fault {
+    let (begun, whole) = (HELLO_TIME_MAX.as_secs(), LINE_TIME_MAX.as_secs());
+    let said = format!(
+        "no hello came: it has to begin within {begun} seconds of connecting, and to be whole \
+         within {whole} more"
+    );
+    Fault::new(Kind::Slow, said)
+}
+
 fn fault_of(no_line: NoLine) -> Option<Fault> {
     match no_line {
         NoLine::End | NoLine::Io(_) => None,
@@ -167,7 +177,7 @@ fn fault_of(no_line: NoLine) -> Option<Fault> {
         NoLine::TooLong => Some(Fault::too_long()),
         NoLine::Slow => {
             let seconds = LINE_TIME_MAX.as_secs();
-            let said = format!("a line has to come within {seconds} seconds, the first one sooner");
+            let said = format!("a line has to come within {seconds} seconds of its first byte");
             Some(Fault::new(Kind::Slow, said))
         }
         NoLine::NotText => Some(Fault::new(Kind::BadJson, "a line is text in UTF-8")),
