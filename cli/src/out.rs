@@ -1,6 +1,6 @@
 //! Where a command writes: plain text that is safe to print, or JSON that is.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -50,6 +50,15 @@ impl<'a> Out<'a> {
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
         self.piece(line)?;
         self.end()
+    }
+
+    /// Says something beside the output, to a person only: on standard error if that is a terminal,
+    /// and not with JSON. What runs every night is not to send a letter of it.
+    pub(crate) fn note(&mut self, line: &str) {
+        if !self.json && io::stderr().is_terminal() {
+            // Without a standard error there is nobody to tell.
+            let _ = writeln!(io::stderr(), "{}", text::safe(line));
+        }
     }
 
     /// Writes a part of a line; whatever a terminal would act on is escaped.

@@ -116,6 +116,7 @@ fn waits(args: &Call, waited: Duration) -> bool {
 /// The step as its caller wants it.
 fn wanted(args: &Call, arguments: Option<&[u8]>) -> Result<Wanted, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(safe(&error.to_string()));
+    let policy = policy(args);
     let within = match (args.scope, &args.thread) {
         (ScopeArg::Journal, Some(_)) => {
             return Err(Failure::usage(
@@ -126,13 +127,18 @@ fn wanted(args: &Call, arguments: Option<&[u8]>) -> Result<Wanted, Failure> {
         (ScopeArg::Journal, None) => Within::Journal,
         (ScopeArg::Thread, Some(id)) => Within::Thread(ThreadId::new(id).map_err(|e| usage(&e))?),
         (ScopeArg::Thread, None) => {
-            return Err(Failure::usage(
-                "name the thread within which the call happens once with `--thread`, or say \
-                 `--scope journal`",
-            ));
+            let scope = "name the thread within which the call happens once with `--thread`, or \
+                         say `--scope journal`";
+            // Whoever says neither is told both.
+            return Err(match policy {
+                Err(Failure::Said { message, .. }) => {
+                    Failure::usage(format!("{scope}; and {message}"))
+                }
+                _ => Failure::usage(scope),
+            });
         }
     };
-    let policy = policy(args)?;
+    let policy = policy?;
     if args.take_over && policy == Policy::AtMostOnce {
         return Err(Failure::usage(
             "a call under at-most-once cannot be taken over: what its owner may have done could \

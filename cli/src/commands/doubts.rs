@@ -47,7 +47,10 @@ pub(crate) async fn run(
     match unread {
         Some(failure) => Err(failure),
         None if any => Ok(code::DOUBTS),
-        None => Ok(code::OK),
+        None => {
+            out.note("no open doubts");
+            Ok(code::OK)
+        }
     }
 }
 

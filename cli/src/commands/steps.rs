@@ -28,10 +28,15 @@ pub(crate) async fn run(args: &Steps, home: &dyn Checkpointer, out: &mut Out<'_>
             one(&step, out)?;
         }
     }
-    if found.is_empty() {
-        return Ok(code::FAILURE);
+    if !found.is_empty() {
+        return Ok(code::OK);
     }
-    Ok(code::OK)
+    let all = args.name.is_none() && args.thread.is_none() && args.key.is_none();
+    out.note(match all && args.state.is_empty() {
+        true => "no guarded steps: nothing was called on this journal",
+        false => "no guarded steps that are as asked",
+    });
+    Ok(code::FAILURE)
 }
 
 /// A step's thread, and since when the step stands as it does.

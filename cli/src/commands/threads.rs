@@ -42,10 +42,23 @@ pub(crate) async fn run(args: &Threads, home: &dyn Checkpointer, out: &mut Out<'
             rows.push((info, state));
         }
     }
-    if !out.json {
-        table(&rows, out)?;
+    if count == 0 && limit > 0 {
+        out.note(nothing(args));
     }
+    table(&rows, out)?;
     Ok(code::OK)
+}
+
+fn nothing(args: &Threads) -> &'static str {
+    let asked = [args.workflow.is_some(), args.prefix.is_some(), !args.status.is_empty()];
+    let times = [args.since, args.until].into_iter().flatten().next();
+    if asked.contains(&true) || times.is_some() {
+        "no threads that are as asked"
+    } else if args.all {
+        "no threads: nothing has run on this journal"
+    } else {
+        "no threads of workflows; `--all` shows Deedbook's own, `steps` guarded steps"
+    }
 }
 
 fn filter(args: &Threads) -> Filter {

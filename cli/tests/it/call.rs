@@ -534,3 +534,15 @@ fn what_a_program_brought_outlives_whoever_held_the_journal() {
     assert_eq!(call(&book, &once, EFFECT).stdout, "7\n");
     book.ok(&["verify"]);
 }
+
+#[test]
+fn a_call_that_says_neither_where_nor_how_is_told_both() {
+    let book = Book::new();
+    let ran = book.run(&["call", "pay", "--", "true"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    for said in ["`--thread`", "`--scope journal`", "; and say what may happen after a crash"] {
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+    let ran = book.run(&["call", "pay", "--policy", "read", "--", "true"]);
+    assert!(!ran.stderr.contains("; and "), "{}", ran.stderr);
+}

@@ -1,8 +1,10 @@
 //! Looking: lists, stories, odd ids, unsafe characters, journals that are none.
 
+use std::process::{Command, Stdio};
+
 use deedbook_journal::{policy::Policy, row::Status};
 
-use super::book::{Book, done, end, intent, request};
+use super::book::{Book, Ran, done, end, intent, request};
 
 const EVIL: &str = "a\u{1b}[2J\u{1b}]52;c;aGk=\u{7}\r\u{9b}1m\u{202e}\u{200b}\u{7f}\n../../x";
 
@@ -98,7 +100,7 @@ fn the_printed_commands_can_be_run() {
         for command in [settle, approve.trim_start()] {
             let script = command.replacen("deedbook", env!("CARGO_BIN_EXE_deedbook"), 1);
             assert_eq!(script.contains(" --by YOU "), user != Some("alice"), "{script}");
-            let output = std::process::Command::new("sh")
+            let output = Command::new("sh")
                 .args(["-c", &script.replace("WHY", "seen").replace("JSON", "1")])
                 .env("DEEDBOOK_JOURNAL", book.path())
                 .env("USER", user.unwrap_or_default())
@@ -157,7 +159,7 @@ fn the_hint_for_a_journal_that_is_missing_works_in_every_shell() {
         assert!(is_safe(&said) && hint.starts_with("deedbook init --journal "), "{said}");
         let script = hint.replacen("deedbook", env!("CARGO_BIN_EXE_deedbook"), 1);
         for shell in ["dash", "bash", "sh"] {
-            let made = std::process::Command::new(shell).args(["-c", &script]).output();
+            let made = Command::new(shell).args(["-c", &script]).output();
             let Ok(made) = made else { continue };
             assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
             std::fs::remove_file(&path).unwrap();
@@ -348,8 +350,8 @@ fn s51_of_twenty_that_make_a_journal_one_does() {
     let children: Vec<_> = (0..20)
         .map(|_| {
             let mut command = book.command();
-            command.arg("init").stdout(std::process::Stdio::null());
-            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+            command.arg("init").stdout(Stdio::null());
+            command.stderr(Stdio::piped()).spawn().unwrap()
         })
         .collect();
     let codes: Vec<_> = children
@@ -363,4 +365,37 @@ fn s51_of_twenty_that_make_a_journal_one_does() {
     assert_eq!(codes.iter().filter(|c| **c == 0).count(), 1, "{codes:?}");
     book.ok(&["verify"]);
     assert_eq!(std::fs::read_dir(book.dir()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_list_with_nothing_in_it_says_so_to_a_person() {
+    let book = Book::new();
+    for (args, exit, said) in [
+        (&["threads"][..], 0, "no threads of workflows; `--all` shows Deedbook's own"),
+        (&["threads", "--all"], 0, "no threads: nothing has run"),
+        (&["threads", "--prefix", "a"], 0, "no threads that are as asked"),
+        (&["doubts"], 0, "no open doubts"),
+        (&["steps"], 1, "no guarded steps: nothing was called"),
+        (&["steps", "pay"], 1, "no guarded steps that are as asked"),
+    ] {
+        let seen = on_a_terminal(&book, args);
+        assert_eq!(seen.code, exit, "{args:?}");
+        assert!(seen.stdout.starts_with(said), "{args:?}: {}", seen.stdout);
+        for more in [&[][..], &["--json"]] {
+            let ran = book.run(&[args, more].concat());
+            let streams = (ran.stdout.as_str(), ran.stderr.as_str());
+            assert_eq!((ran.code, streams), (exit, ("", "")), "no person, no note");
+        }
+    }
+}
+
+/// A run whose streams are a terminal: both are in its output.
+fn on_a_terminal(book: &Book, args: &[&str]) -> Ran {
+    let tool = book.command();
+    let mut script = Command::new("script");
+    script.current_dir(book.dir());
+    script.envs(tool.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let line = format!("{} {}", tool.get_program().to_str().unwrap(), args.join(" "));
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null());
+    Ran::of(script.output().unwrap())
 }
