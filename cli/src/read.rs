@@ -12,7 +12,7 @@ use deedbook_journal::{
     limits::ValueLimits,
     operator::Found,
     record::{Header, Record},
-    value::{ValueError, view},
+    value::view,
 };
 
 use crate::{failure::Failure, text::safe};
@@ -213,15 +213,6 @@ pub(crate) fn header(record: &Record) -> Result<Header, Failure> {
     Header::parse(&record.header).map_err(|e| Failure::new(safe(&e.to_string())))
 }
 
-/// Where in a value and why, behind a name of it: the error itself begins with the word `value`.
-pub(crate) fn where_and_why(error: &ValueError) -> String {
-    let said = error.to_string();
-    match said.strip_prefix("value") {
-        Some(rest) => rest.to_owned(),
-        None => format!(": {said}"),
-    }
-}
-
 /// A value from the command line as MessagePack: JSON, `@` and a file's name, or `-`.
 pub(crate) fn value(text: &str) -> Result<Vec<u8>, Failure> {
     let limits = ValueLimits::new();
@@ -243,7 +234,7 @@ pub(crate) fn value(text: &str) -> Result<Vec<u8>, Failure> {
     view::from_json(json, &limits).map_err(|e| {
         let text = json.trim_start().starts_with(|c: char| c.is_alphabetic());
         let hint = if text { r#"; text is written with quotes: '"text"'"# } else { "" };
-        Failure::new(format!("{from} cannot be taken{}{hint}", safe(&where_and_why(&e))))
+        Failure::new(format!("{}{hint}", safe(&e.of(&format!("{from} cannot be taken")))))
     })
 }
 

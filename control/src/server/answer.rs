@@ -153,7 +153,7 @@ async fn post(server: &Server, id: u64, asked: wire::Post<'_>) -> Line {
 async fn signal(server: &Server, id: u64, asked: wire::Signal) -> Line {
     let name = Name::new(&asked.name).map_err(|e| Fault::bad_request(&e.to_string()))?;
     let value = view::from_json(asked.value.get(), &ValueLimits::new());
-    let value = value.map_err(|e| Fault::bad_request(&wire::about_value("the value", &e)))?;
+    let value = value.map_err(|e| Fault::bad_request(&e.of("the value")))?;
     let message_id = match asked.id {
         Some(Hex(id)) => id,
         None => place::random().map_err(|e| Fault::internal(&e.to_string()))?,

@@ -300,7 +300,7 @@ fn wanted(asked: &GuardClaim) -> Result<Wanted, Fault> {
 /// A value in MessagePack.
 fn value_of(what: &str, json: &RawValue) -> Result<Vec<u8>, Fault> {
     view::from_json(json.get(), &ValueLimits::new())
-        .map_err(|e| Fault::bad_request(&wire::about_value(&format!("`{what}`"), &e)))
+        .map_err(|e| Fault::bad_request(&e.of(&format!("`{what}`"))))
 }
 
 fn stands(client: &Client, claimed: Claimed, off: Option<OffValue>) -> Result<Standing, Fault> {

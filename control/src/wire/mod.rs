@@ -23,7 +23,6 @@ pub(crate) use self::{
     value::{AppendValue, HoldValue, MessageValue, PostedWord, RecordValue, RoleWord, Word},
 };
 
-use deedbook_journal::value::ValueError;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -91,15 +90,6 @@ fn line(before: &str, value: &impl Serialize) -> Result<Vec<u8>, Fault> {
     serde_json::to_writer(&mut line, value).map_err(|e| Fault::internal(&e.to_string()))?;
     line.extend_from_slice(b"}\n");
     Ok(line)
-}
-
-/// What is wrong with a value, by its name: the error itself begins with the word `value`.
-pub(crate) fn about_value(what: &str, error: &ValueError) -> String {
-    let said = error.to_string();
-    match said.strip_prefix("value") {
-        Some(rest) => format!("{what}{rest}"),
-        None => format!("{what}: {said}"),
-    }
 }
 
 /// The line that says what went wrong with request `id`, or with the connection.

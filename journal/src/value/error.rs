@@ -113,6 +113,34 @@ impl ValueError {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+
+    /// The error of a value that has a name: what it is called stands in the place of `value`.
+    ///
+    /// ```
+    /// use deedbook_journal::{limits::ValueLimits, value::view};
+    ///
+    /// let error = view::from_json(r#"{"a":1,"a":2}"#, &ValueLimits::new()).unwrap_err();
+    /// assert!(error.to_string().starts_with("value at /a: "));
+    /// assert!(error.of("its output").starts_with("its output at /a: "));
+    /// ```
+    #[must_use]
+    pub fn of(&self, name: &str) -> String {
+        format!("{name}{}", Told(self))
+    }
+}
+
+/// The place, if it is not the whole value, and the message.
+struct Told<'e>(&'e ValueError);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = self.0;
+        if !error.0.segments.is_empty() {
+            f.write_str(" at ")?;
+            super::text::write_safe(f, &error.path())?;
+        }
+        write!(f, ": {}", error.0.message)
+    }
 }
 
 /// Adds one part to a JSON pointer.
@@ -138,12 +166,7 @@ pub(crate) fn split(pointer: &str) -> Vec<String> {
 
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("value")?;
-        if !self.0.segments.is_empty() {
-            f.write_str(" at ")?;
-            super::text::write_safe(f, &self.path())?;
-        }
-        write!(f, ": {}", self.0.message)
+        write!(f, "value{}", Told(self))
     }
 }
 

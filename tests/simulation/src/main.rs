@@ -59,7 +59,7 @@ struct Arguments {
     #[arg(long, global = true)]
     full: bool,
     /// Workers; as many as there are processors if nothing is said.
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
     /// Print JSON.
     #[arg(long, global = true)]
@@ -220,6 +220,14 @@ struct LifeArguments {
 fn policy(word: &str) -> Result<PolicyKind, String> {
     let found = PolicyKind::from_word(word);
     found.ok_or_else(|| "it is read, idempotent, reconcile or at_most_once".into())
+}
+
+/// Each is a thread, and more of them than that are a slip of the pen.
+const WORKERS_MAX: usize = 1024;
+
+fn workers(number: &str) -> Result<usize, String> {
+    let found = number.parse().ok().filter(|found| (1..=WORKERS_MAX).contains(found));
+    found.ok_or_else(|| format!("it is a number from 1 to {WORKERS_MAX}"))
 }
 
 fn size(name: &str) -> Result<Size, String> {

@@ -19,7 +19,6 @@ use tokio::{
 use crate::{
     args::{Call, ResultArg},
     failure::Failure,
-    read,
 };
 
 /// Arguments longer than this go to standard input only: the environment is limited.
@@ -77,10 +76,8 @@ impl Output {
         }
         let limits = ValueLimits::new();
         let text = String::from_utf8(self.bytes);
-        let json = |text: &str| {
-            view::from_json(text.trim(), &limits)
-                .map_err(|e| format!("its output{}", read::where_and_why(&e)))
-        };
+        let json =
+            |text: &str| view::from_json(text.trim(), &limits).map_err(|e| e.of("its output"));
         match (args.result, text) {
             (ResultArg::Json, Ok(text)) => json(&text),
             (ResultArg::Json, Err(_)) => Err("its output is no JSON: it is not UTF-8".to_owned()),

@@ -20,7 +20,10 @@ mod kill;
 mod planted;
 mod power;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use deedbook_simulation::crew::{Crew, Tally};
 
@@ -41,4 +44,15 @@ fn crew() -> Crew {
 fn judge(tally: &Tally) {
     println!("{:?}", tally.counts);
     assert!(tally.failures.is_empty(), "{:#?}", tally.failures);
+}
+
+#[test]
+fn more_workers_than_any_machine_can_start_are_refused() {
+    for number in ["0", "1025", "99999999", "99999999999999999999999"] {
+        let mut program = Command::new(PROGRAM);
+        let ran = program.args(["--workers", number, "power"]).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(2), "{said}");
+        assert!(said.contains("it is a number from 1 to 1024"), "{said}");
+    }
 }
