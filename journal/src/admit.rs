@@ -26,7 +26,8 @@ pub struct Tail {
 
 /// Checks an element against the thread's tail: its position, the thread, epoch and position in
 /// each header, the chain, the payloads, and that time does not go back. Returns the tail after
-/// it. The epoch itself and the messages it consumes are the caller's to check, who knows them.
+/// it. The epoch itself and the messages it consumes are the caller's to check, who knows them, and
+/// so is [`not_ahead`], for which it has the clock.
 ///
 /// # Errors
 /// [`StoreError::Moved`] if it begins at another position; [`StoreError::Refused`] if it breaks a

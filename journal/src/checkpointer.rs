@@ -43,7 +43,8 @@ pub trait Checkpointer: Send + Sync + fmt::Debug + 'static {
 
     /// Appends records, consumes messages and replaces rows: each element by itself whole or
     /// not at all, one sync for many, a result per element in order. `Ok` holds the thread's next
-    /// position. An element with no records replaces the row only.
+    /// position. An element with no records replaces the row only. A record of a time that
+    /// [`now`](Self::now) has not reached is refused.
     fn append(&self, group: Vec<Append>) -> BoxFuture<'_, Vec<Result<Position, StoreError>>>;
 
     /// Records of `thread` from position `from`, at least one if there is one, and then as many

@@ -70,13 +70,14 @@ pub(crate) async fn run(args: &Own, journal: Option<&Path>, out: &mut Out<'_>) -
 
 /// What a process is told to end with: it closes the journal then, as if it were not needed any
 /// more. Whoever is connected finds another owner, or starts one.
-struct End([Signal; 3]);
+///
+/// SIGHUP is not among them: whoever starts it with `nohup` has that ignored, and to listen for it
+/// would be to hear it again.
+struct End([Signal; 2]);
 
 impl End {
     fn listen() -> Result<Self, Failure> {
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let [terminate, interrupt, hangup] = kinds.map(signal);
-        Ok(Self([terminate?, interrupt?, hangup?]))
+        Ok(Self([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
     }
 
     async fn comes_within(&mut self, time: Duration) -> bool {

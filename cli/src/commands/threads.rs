@@ -50,9 +50,8 @@ pub(crate) async fn run(args: &Threads, home: &dyn Checkpointer, out: &mut Out<'
 }
 
 fn nothing(args: &Threads) -> &'static str {
-    let asked = [args.workflow.is_some(), args.prefix.is_some(), !args.status.is_empty()];
-    let times = [args.since, args.until].into_iter().flatten().next();
-    if asked.contains(&true) || times.is_some() {
+    let of = args.workflow.is_some() || args.prefix.is_some() || !args.status.is_empty();
+    if of || args.since.is_some() || args.until.is_some() {
         "no threads that are as asked"
     } else if args.all {
         "no threads: nothing has run on this journal"

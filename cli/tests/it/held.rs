@@ -213,7 +213,7 @@ fn an_owner_leaves_when_nobody_is_there_and_closes_in_order() {
 
 #[test]
 fn an_owner_that_is_told_to_end_closes_in_order_though_somebody_is_there() {
-    for signal in ["TERM", "INT", "HUP"] {
+    for signal in ["TERM", "INT"] {
         let book = sample();
         let mut running = owner(&book, "1h");
         let remote = block_on(Remote::connect(book.path())).unwrap();
@@ -226,6 +226,24 @@ fn an_owner_that_is_told_to_end_closes_in_order_though_somebody_is_there() {
         assert_eq!(book.names(), ["book.deedbook"], "{signal}: it was closed");
         block_on(remote.now()).unwrap_err();
     }
+}
+
+#[test]
+fn an_owner_that_is_to_outlive_its_terminal_does() {
+    let book = sample();
+    let tool = book.command();
+    let mut shell = Command::new("sh");
+    shell.current_dir(book.dir());
+    shell.envs(tool.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // As `nohup` does.
+    shell.args(["-c", "trap '' HUP; exec \"$0\" own --idle 1h"]).arg(tool.get_program());
+    let mut running = Running(shell.stdout(Stdio::piped()).spawn().unwrap());
+    eventually("the socket", || block_on(Remote::connect(book.path())).is_ok());
+    let pid = running.0.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(running.0.try_wait().unwrap().is_none(), "it ended with its terminal");
+    block_on(block_on(Remote::connect(book.path())).unwrap().now()).unwrap();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a newcomer is told: nothing found, something missing, and how things stand.
+//! What is said, in which words and in which order: values, how steps stand, why a connection ends.
 
 use std::{
     io::{BufRead, BufReader, Write},
